@@ -1,0 +1,32 @@
+# Every target sets up .venv by itself; nothing needs to be installed before.
+PYTHON ?= python3
+PY := .venv/bin/python
+READY := .venv/.ready
+
+.PHONY: demo test check docs bench clean
+
+demo: $(READY)  ## regenerate figure 1 of the multi-message paper into out/demo
+	.venv/bin/unstraggle reproduce mmc-fig1 -o out/demo
+
+test: check  ## lint, types and all tests
+	$(PY) -m pytest -n 2
+
+check: $(READY)  ## lint and types only
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+docs: $(READY)  ## build the documentation into docs/_build/html
+	.venv/bin/pip install --quiet -c constraints.txt -e '.[docs]'
+	$(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
+
+bench: $(READY)  ## measure again and rewrite benchmarks/results
+	$(PY) -m benchmarks
+
+clean:
+	rm -rf .venv out docs/_build
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(PY) || $(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $(READY)

@@ -1,0 +1,55 @@
+"""Multi-message codes whose messages are shared between workers ([A] section III-A)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..code import Code, Messages
+from ..decoders import Span
+from ..rule import Need
+from .cyclic_repetition import Construction, cyclic_matrix
+from .table import cyclic_tasks, require_count, require_load
+
+
+def correlated_mmc(n: int, load: int, order: int, construction: Construction | None = None, seed: int = 0) -> Code:
+    """From its order-th task on, a worker sends after every task a combination of its latest `order` partial gradients.
+
+    These are the n messages of a cyclic code of load `order`: worker i sends numbers i, i + 1, ..., i + load - order. Any
+    n - order + 1 distinct ones suffice. order=load is cyclic repetition, order=1 is uncoded multi-message.
+
+    >>> code = correlated_mmc(6, load=3, order=2)
+    >>> code.threshold, code.messages.coef.toarray()[0].round(6).tolist()
+    (5, [1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    """
+    n, load = require_load("correlated_mmc", n, load)
+    order = require_count(
+        "correlated_mmc", "order", order, 1, load, "A message combines at most the `load` partials at hand."
+    )
+    worker, step = np.divmod(np.arange(n * (load - order + 1)), load - order + 1)
+    number = (worker + step) % n
+    matrix = cyclic_matrix(n, order - 1, construction, seed)
+    messages = Messages(worker, order + step, matrix[number])
+    rule = Need(n - order + 1, tuple(_copies(number, a) for a in range(n)))
+    name = f"correlated_mmc({n}, load={load}, order={order})"
+    return Code(name, n, cyclic_tasks(n, load), messages, Span(messages.coef, rule))
+
+
+def uncoded_mmc(n: int, load: int) -> Code:
+    """Workers send every partial gradient as it is computed; the master needs each partition once. [A] calls it UC-MMC.
+
+    The fastest of all where messages cost nothing, and the one that sends most.
+
+    >>> uncoded_mmc(40, load=10).threshold
+    40
+    """
+    n, load = require_load("uncoded_mmc", n, load)
+    return replace(correlated_mmc(n, load, order=1), name=f"uncoded_mmc({n}, load={load})")
+
+
+def _copies(number: NDArray[np.int64], a: int) -> int | tuple[int, ...]:
+    """The messages that carry number a."""
+    copies = tuple(np.flatnonzero(number == a).tolist())
+    return copies[0] if len(copies) == 1 else copies

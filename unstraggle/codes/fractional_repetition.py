@@ -1,0 +1,35 @@
+"""Fractional repetition (Tandon et al., ICML 2017): groups of s + 1 workers that all compute the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..code import Code
+from ..errors import Invalid
+from ..rule import Need
+from .combine import cluster
+from .table import cyclic_tasks, one_message, require_stragglers
+
+
+def fractional_repetition(n: int, s: int) -> Code:
+    """Groups of s + 1 workers hold the same s + 1 partitions and send their plain sum; the first of each group counts.
+
+    Tolerates any s missing workers and often many more, and does not amplify noise at all. Needs s + 1 to divide n: use
+    `cyclic_repetition` otherwise.
+
+    >>> code = fractional_repetition(6, s=2)
+    >>> code.threshold, code.noise_gain().worst
+    (4, 1.0)
+    """
+    n, s = require_stragglers("fractional_repetition", n, s)
+    if n % (s + 1):
+        near = [d - 1 for d in range(1, n + 1) if n % d == 0]
+        low, high = max(d for d in near if d < s), min(d for d in near if d > s)
+        raise Invalid(
+            f"fractional_repetition needs s + 1 to divide n, but got n={n}, s={s}. "
+            f"Use s={low} or s={high}, or cyclic_repetition, which takes any s."
+        )
+    group = one_message("group", cyclic_tasks(s + 1, s + 1), np.ones((s + 1, s + 1)), Need(1, tuple(range(s + 1))))
+    return replace(cluster(group, times=n // (s + 1)), name=f"fractional_repetition({n}, s={s})")

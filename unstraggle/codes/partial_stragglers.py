@@ -1,0 +1,33 @@
+"""Tandon et al.'s code for partial stragglers: slow workers still do a share of the work."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ..code import Code
+from ..errors import Invalid
+from .combine import stack
+from .cyclic_repetition import cyclic_repetition
+from .table import require_stragglers
+from .uncoded import uncoded
+
+
+def partial_stragglers(n: int, s: int, slowdown: float) -> Code:
+    """Every worker first computes an uncoded share, needed from all, then a coded one, needed from n - s.
+
+    slowdown: how many times slower a straggler is; the uncoded share takes it as long as all work takes the others. Of the
+    data, (s + 1) / (s + slowdown) are uncoded.
+
+    >>> code = partial_stragglers(10, s=2, slowdown=4)
+    >>> [round(float(work), 6) for work in (code.ready()[0], code.ready()[-1])]
+    [0.5, 2.0]
+    """
+    n, s = require_stragglers("partial_stragglers", n, s)
+    if not (math.isfinite(slowdown) and slowdown > 1):
+        raise Invalid(
+            f"partial_stragglers needs slowdown > 1, but got {slowdown}. For workers that may fail, use cyclic_repetition."
+        )
+    plain = (s + 1) / (s + slowdown)
+    code = stack(uncoded(n), cyclic_repetition(n, s), shares=(plain, 1 - plain))
+    return replace(code, name=f"partial_stragglers({n}, s={s}, slowdown={slowdown:g})")

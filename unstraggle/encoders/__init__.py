@@ -1,0 +1,8 @@
+"""Encoding matrices: coefficients on a given support such that enough rows span the all-ones vector. One construction a file."""
+
+from .fourier import fourier
+from .null_space import null_space
+from .polynomial import polynomial
+from .random import random
+
+__all__ = ["fourier", "null_space", "polynomial", "random"]
