@@ -156,13 +156,13 @@ class Code:
             raise Invalid(f"Code.program needs 0 <= worker < n, but got worker={worker}, n={self.n}.")
         mine = np.flatnonzero(self.tasks.worker == worker)
         tasks = tuple(zip(self.tasks.part[mine].tolist(), self.tasks.block[mine].tolist(), strict=True))
-        return Program(worker, tasks, tuple(map(self._outgoing, np.flatnonzero(self.messages.worker == worker))))
+        return Program(worker, tasks, tuple(map(self._outgoing, np.flatnonzero(self.messages.worker == worker).tolist())))
 
     def _outgoing(self, m: int) -> Outgoing:
         table = self.messages
         row = slice(table.coef.indptr[m], table.coef.indptr[m + 1])
         parts, coef = table.coef.indices[row].tolist(), table.coef.data[row].tolist()
-        return Outgoing(int(m), int(table.after[m]), int(table.block[m]), tuple(parts), tuple(coef), int(table.bits[m]))
+        return Outgoing(m, int(table.after[m]), int(table.block[m]), tuple(parts), tuple(coef), int(table.bits[m]))
 
     def noise_gain(self, rng: Any = 0) -> NoiseGain:
         """How much decoding amplifies rounding or quantisation noise: median and worst over survivor sets."""
@@ -176,13 +176,9 @@ class Code:
         _check_blocks(self)
         _check_causality(self)
         if self.decoder.size != len(self.messages):
-            raise Invalid(
-                f"{self.name}: the decoder is for {self.decoder.size} messages, the table has {len(self.messages)}."
-            )
+            raise Invalid(f"{self.name}: the decoder is for {self.decoder.size} messages, the table has {len(self.messages)}.")
         if self.decoder.rule and max(self.decoder.rule.messages) >= len(self.messages):
-            raise Invalid(
-                f"{self.name}: the rule names message {max(self.decoder.rule.messages)} of {len(self.messages)}."
-            )
+            raise Invalid(f"{self.name}: the rule names message {max(self.decoder.rule.messages)} of {len(self.messages)}.")
 
     def __str__(self) -> str:
         gain = self.noise_gain()
@@ -221,14 +217,10 @@ def _check_workers(code: Code) -> None:
 def _check_blocks(code: Code) -> None:
     sizes = np.asarray(code.blocks, dtype=float)
     if not len(sizes) or not (sizes > 0).all() or abs(sizes.sum() - 1) > 1e-9:
-        raise Invalid(
-            f"{code.name}: blocks are positive fractions of the coordinates that sum to 1, but got {code.blocks}."
-        )
+        raise Invalid(f"{code.name}: blocks are positive fractions of the coordinates that sum to 1, but got {code.blocks}.")
     for name, values in (("Tasks.block", code.tasks.block), ("Messages.block", code.messages.block)):
         if values.min() < 0 or values.max() >= len(sizes):
-            raise Invalid(
-                f"{code.name}: {name} must lie in 0..{len(sizes) - 1}, but has {values.min()}..{values.max()}."
-            )
+            raise Invalid(f"{code.name}: {name} must lie in 0..{len(sizes) - 1}, but has {values.min()}..{values.max()}.")
 
 
 def _check_causality(code: Code) -> None:
@@ -249,8 +241,8 @@ def _check_causality(code: Code) -> None:
         first = int(np.flatnonzero(~computed)[0])
         m, part = rows[first], parts[first]
         raise Invalid(
-            f"{code.name}: message {m} combines partition {part} (block {messages.block[m]}), which worker {messages.worker[m]} "
-            f"has not computed after {messages.after[m]} tasks. Send it later or drop the coefficient."
+            f"{code.name}: message {m} combines partition {part} (block {messages.block[m]}), which its worker "
+            f"{messages.worker[m]} has not computed after {messages.after[m]} tasks. Send it later or drop the coefficient."
         )
 
 
@@ -279,9 +271,7 @@ def _integers(name: str, values: ArrayLike, size: int) -> NDArray[np.int64]:
 
 def _require_positive(name: str, values: NDArray[np.float64]) -> None:
     if not (np.isfinite(values) & (values > 0)).all():
-        raise Invalid(
-            f"{name} needs positive finite numbers, but got {values[~(np.isfinite(values) & (values > 0))][0]}."
-        )
+        raise Invalid(f"{name} needs positive finite numbers, but got {values[~(np.isfinite(values) & (values > 0))][0]}.")
 
 
 def _sparse(coef: Any, size: int) -> csr_array[Any]:

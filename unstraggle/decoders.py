@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -91,9 +92,7 @@ class Linear(ABC):
         """(M,) equal for copies of a message: rows with the same coefficients."""
         seen: dict[tuple[bytes, bytes], int] = {}
         rows, ends = self.rows, self.rows.indptr
-        keys = (
-            (rows.indices[a:b].tobytes(), rows.data[a:b].tobytes()) for a, b in zip(ends[:-1], ends[1:], strict=True)
-        )
+        keys = ((rows.indices[a:b].tobytes(), rows.data[a:b].tobytes()) for a, b in pairwise(ends))
         return np.array([seen.setdefault(key, len(seen)) for key in keys])
 
     @cached_property
@@ -150,8 +149,8 @@ class Span(LeastSquares):
         residual = self.residual(got)
         if (residual > TOLERANCE).any():
             raise NotRecovered(
-                f"Exact decoding needs the sum of all partial gradients in the span of what arrived, but {_count(got)} messages "
-                f"leave a relative error of {residual.max():.2g}. Wait for more messages, or decode with LeastSquares."
+                f"Exact decoding needs the sum of all partial gradients in the span of what arrived, but {_count(got)} "
+                f"messages leave a relative error of {residual.max():.2g}. Wait for more messages, or decode with LeastSquares."
             )
         return super().weights(got)
 
@@ -166,9 +165,7 @@ class Fixed(Linear):
         super().__post_init__()
         fixed = np.ones(self.size) if self.fixed is None else np.asarray(self.fixed)
         if fixed.shape[-1] != self.size or not np.isfinite(fixed).all():
-            raise Invalid(
-                f"Fixed needs one finite weight for each of {self.size} messages, but got shape {fixed.shape}."
-            )
+            raise Invalid(f"Fixed needs one finite weight for each of {self.size} messages, but got shape {fixed.shape}.")
         object.__setattr__(self, "fixed", np.atleast_2d(fixed))
 
     def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:

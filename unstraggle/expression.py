@@ -36,9 +36,7 @@ def parse_latency(text: str) -> Latency:
     models = {name: getattr(latency, name) for name in latency.MODELS}
     model: Latency = _parse(text, models, "latency model")
     if not hasattr(model, "sample"):
-        raise Invalid(
-            f"A latency expression must be a call such as ShiftedExponential(rate=10, shift=0.01), but got {text!r}."
-        )
+        raise Invalid(f"A latency expression must be a call such as ShiftedExponential(rate=10, shift=0.01), but got {text!r}.")
     return model
 
 
@@ -49,9 +47,7 @@ def _parse(text: str, known: Mapping[str, Callable[..., Any]], kind: str) -> Any
         tree = ast.parse(text.strip(), mode="eval")
         return _value(tree.body, known, kind)
     except (SyntaxError, RecursionError, MemoryError) as error:
-        raise Invalid(
-            f"A {kind} expression is a call such as name(10, key=2), but {text!r} cannot be read: {error}."
-        ) from None
+        raise Invalid(f"A {kind} expression is a call such as name(10, key=2), but {text!r} cannot be read: {error}.") from None
 
 
 def _value(node: ast.expr, known: Mapping[str, Callable[..., Any]], kind: str) -> Any:

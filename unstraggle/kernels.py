@@ -86,11 +86,14 @@ def rule_rounds(code: Code, values: NDArray[np.float64], load: Load = "all", spe
 
     values: (R, M) arrival times, or with speeds=True (R, n) seconds a unit of work, message m arriving at ready[m] * speed.
     """
-    table = gates(code, load)
-    column = code.messages.worker if speeds else np.arange(len(code.messages))
-    scale = code.ready() if speeds else np.ones(len(code.messages))
+    table, columns = gates(code, load), values.shape[1]
+    message_row = code.messages.worker if speeds else np.arange(len(code.messages))
+    row = np.concatenate([message_row, columns + np.arange(len(table.counts))])
+    scale = np.concatenate([code.ready() if speeds else np.ones(len(code.messages)), np.ones(len(table.counts))])
+    children = row[table.children], scale[table.children]
+    messages = message_row, scale[: len(message_row)], row[table.limit]
     times, sent = np.empty(len(values)), np.empty(len(values), dtype=np.int32)
-    _rule_rounds(np.ascontiguousarray(values), column, scale, *table, times, sent)
+    _rule_rounds(np.ascontiguousarray(values), table.counts, table.start, *children, *messages, times, sent)
     return times, sent
 
 
@@ -112,71 +115,76 @@ def span_times(part: Linear, arrivals: NDArray[np.float64]) -> NDArray[np.float6
 
 
 @njit(nogil=True, cache=True)
-def _rule_rounds(values, column, scale, counts, start, children, limit, times, sent):  # type: ignore[no-untyped-def]
+def _rule_rounds(values, counts, start, child, child_scale, message, message_scale, limit, times, sent):  # type: ignore[no-untyped-def]
+    """The tile holds LANES rounds: first the columns of values, then one row a gate; everything else points into it."""
     rounds, columns = values.shape
-    messages, nodes = len(column), len(counts)
-    turned = np.empty((columns, LANES))
-    tile = np.empty((messages + nodes, LANES))
+    tile = np.empty((columns + len(counts), LANES))
     scratch = np.empty((4, LANES))
     counted = np.empty((3, LANES), np.int64)
     for first in range(0, rounds, LANES):
         for lane in range(LANES):
             row = min(first + lane, rounds - 1)
             for c in range(columns):
-                turned[c, lane] = values[row, c]
-        for m in range(messages):
-            c, factor = column[m], scale[m]
-            for lane in range(LANES):
-                tile[m, lane] = turned[c, lane] * factor
-        for node in range(nodes):
-            _gate(tile, messages + node, counts[node], children[start[node] : start[node + 1]], scratch, counted)
-        total = counted[0]
-        total[:] = 0
-        for m in range(messages):
-            end = limit[m]
-            for lane in range(LANES):
-                total[lane] += (tile[m, lane] <= tile[end, lane]) & (tile[m, lane] < np.inf)
+                tile[c, lane] = values[row, c]
+        for gate in range(len(counts)):
+            own = slice(start[gate], start[gate + 1])
+            _gate(tile, counts[gate], child[own], child_scale[own], scratch, counted)
+            tile[columns + gate, :] = scratch[0]
+        _count(tile, message, message_scale, limit, counted[0])
         for lane in range(min(LANES, rounds - first)):
-            times[first + lane] = tile[messages + nodes - 1, lane]
-            sent[first + lane] = total[lane]
+            times[first + lane] = scratch[0, lane]
+            sent[first + lane] = counted[0, lane]
 
 
 @njit(nogil=True, cache=True)
-def _gate(tile, out, count, children, scratch, counted):  # type: ignore[no-untyped-def]
-    """tile[out] = the count-th smallest of the rows named by children, lane by lane."""
+def _count(tile, message, scale, limit, total):  # type: ignore[no-untyped-def]
+    """How many messages arrive, and not later than their limit."""
+    total[:] = 0
+    for m in range(len(message)):
+        row, factor, end = message[m], scale[m], limit[m]
+        for lane in range(LANES):
+            value = tile[row, lane] * factor
+            total[lane] += (value <= tile[end, lane]) & (value < np.inf)
+
+
+@njit(nogil=True, cache=True)
+def _gate(tile, count, rows, scale, scratch, counted):  # type: ignore[no-untyped-def]
+    """The count-th smallest of scale[i] * tile[rows[i]] into scratch[0], lane by lane."""
+    if 1 < count < len(rows):
+        _select(tile, count, rows, scale, scratch, counted)
+        return
     best = scratch[0]
-    if 1 < count < len(children):
-        _select(tile, count, children, scratch, counted)
-    else:
-        best[:] = tile[children[0]]
-        for child in children[1:]:
-            if count == 1:
-                for lane in range(LANES):
-                    best[lane] = min(best[lane], tile[child, lane])
-            else:
-                for lane in range(LANES):
-                    best[lane] = max(best[lane], tile[child, lane])
-    tile[out, :] = best
+    for lane in range(LANES):
+        best[lane] = tile[rows[0], lane] * scale[0]
+    for i in range(1, len(rows)):
+        row, factor = rows[i], scale[i]
+        if count == 1:
+            for lane in range(LANES):
+                best[lane] = min(best[lane], tile[row, lane] * factor)
+        else:
+            for lane in range(LANES):
+                best[lane] = max(best[lane], tile[row, lane] * factor)
 
 
 @njit(nogil=True, cache=True)
-def _select(tile, count, children, scratch, counted):  # type: ignore[no-untyped-def]
-    """The count-th smallest into scratch[0], by bisection on the value: low < answer <= high throughout.
+def _select(tile, count, rows, scale, scratch, counted):  # type: ignore[no-untyped-def]
+    """Selection by bisection on the value: low < answer <= high throughout.
 
     It ends as soon as exactly count - 1 values are <= low, or exactly count are <= high, or no number lies between.
     """
     low, high, middle = scratch[1], scratch[2], scratch[3]
     below, upto, here = counted[0], counted[1], counted[2]
-    _bounds(tile, children, low, high, below, upto)
+    _bounds(tile, rows, scale, low, high, below, upto)
     busy = True
     while busy:
         busy = False
         here[:] = 0
         for lane in range(LANES):
             middle[lane] = 0.5 * (low[lane] + high[lane])
-        for child in children:
+        for i in range(len(rows)):
+            row, factor = rows[i], scale[i]
             for lane in range(LANES):
-                here[lane] += tile[child, lane] <= middle[lane]
+                here[lane] += tile[row, lane] * factor <= middle[lane]
         for lane in range(LANES):
             if upto[lane] <= count or below[lane] == count - 1 or not low[lane] < middle[lane] < high[lane]:
                 continue
@@ -185,33 +193,35 @@ def _select(tile, count, children, scratch, counted):  # type: ignore[no-untyped
                 high[lane], upto[lane] = middle[lane], here[lane]
             else:
                 low[lane], below[lane] = middle[lane], here[lane]
-    _finish(tile, count, children, scratch, upto)
+    _finish(tile, count, rows, scale, scratch, upto)
 
 
 @njit(nogil=True, cache=True)
-def _bounds(tile, children, low, high, below, upto):  # type: ignore[no-untyped-def]
+def _bounds(tile, rows, scale, low, high, below, upto):  # type: ignore[no-untyped-def]
     """low under every value, high the largest finite one, and how many values lie up to each."""
     low[:] = -1.0
     high[:] = -1.0
     below[:] = 0
     upto[:] = 0
-    for child in children:
+    for i in range(len(rows)):
+        row, factor = rows[i], scale[i]
         for lane in range(LANES):
-            value = tile[child, lane]
+            value = tile[row, lane] * factor
             finite = value < np.inf
             upto[lane] += finite
             high[lane] = max(high[lane], value if finite else -1.0)
 
 
 @njit(nogil=True, cache=True)
-def _finish(tile, count, children, scratch, upto):  # type: ignore[no-untyped-def]
+def _finish(tile, count, rows, scale, scratch, upto):  # type: ignore[no-untyped-def]
     """The largest value <= high where exactly count are, else the smallest > low; infinite where too few are finite."""
     best, low, high, under = scratch[0], scratch[1], scratch[2], scratch[3]
     under[:] = -1.0
     best[:] = np.inf
-    for child in children:
+    for i in range(len(rows)):
+        row, factor = rows[i], scale[i]
         for lane in range(LANES):
-            value = tile[child, lane]
+            value = tile[row, lane] * factor
             under[lane] = max(under[lane], value if value <= high[lane] else -1.0)
             best[lane] = min(best[lane], value if value > low[lane] else np.inf)
     for lane in range(LANES):

@@ -51,9 +51,7 @@ def survivor_sets(code: Code, sets: int, rng: Seed = 0, by: By | None = None) ->
     random = generator(rng)
     how: By = by or ("rule" if code.decoder.rule else "span")
     for _ in range(sets):
-        yield recovering_set(
-            code, np.argsort(random.random(code.n)[code.messages.worker] * code.ready(), kind="stable"), how
-        )
+        yield recovering_set(code, np.argsort(random.random(code.n)[code.messages.worker] * code.ready(), kind="stable"), how)
     for start in np.unique(np.linspace(0, code.n, min(sets, code.n), endpoint=False).astype(int)):
         place = (code.messages.worker - start) % code.n
         yield recovering_set(code, np.lexsort((code.ready(), place)), how)

@@ -72,7 +72,7 @@ class Round:
     ()
     >>> round.feed(Arrived(3, time=0.7))
     (Cancel(workers=(1, 2), round=0),)
-    >>> round.state, round.time, round.weights().tolist()
+    >>> round.state, round.time, round.weights().round(6).tolist()
     (<State.DONE: 'done'>, 0.7, [[1.0, 0.0, 0.0, 1.0]])
     """
 
@@ -181,6 +181,4 @@ def require_stop_by(stop: Stop) -> By:
     """The notion of recovered that lets a cluster stop early; only `Recovered` has one."""
     if isinstance(stop, Recovered):
         return stop.by
-    raise Invalid(
-        f'load="cluster_stop" needs stop=Recovered(...), but got {stop}. Use load="all" with other stop rules.'
-    )
+    raise Invalid(f'load="cluster_stop" needs stop=Recovered(...), but got {stop}. Use load="all" with other stop rules.')

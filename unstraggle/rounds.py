@@ -42,9 +42,10 @@ class Sample:
         return float(np.quantile(self.values, q, method="higher"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Numbers for JSON."""
-        quantiles = {f"p{100 * q:g}": self.quantile(q) for q in (0.5, 0.95, 0.99)}
-        return {"mean": self.mean, "se": self.se, "ci95": list(self.ci95), **quantiles}
+        """Numbers for JSON, which has no infinity: null stands for it."""
+        quantiles = {f"p{100 * q:g}": _finite(self.quantile(q)) for q in (0.5, 0.95, 0.99)}
+        ends = [_finite(end) for end in self.ci95]
+        return {"mean": _finite(self.mean), "se": _finite(self.se), "ci95": ends, **quantiles}
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,3 +80,7 @@ class Rounds:
             cells = (sample.mean, NORMAL_975 * sample.se, *(sample.quantile(q) for q in (0.5, 0.95, 0.99)))
             lines.append(f"  {name:10}" + "".join(f"{cell:>10.4g}" for cell in cells))
         return "\n".join(lines)
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

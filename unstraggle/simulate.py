@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,8 @@ CHUNK = 8192
 CHUNK_BYTES = 1 << 25
 """Memory for the arrival times that a thread holds at once."""
 
-Result = tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.bool_]]
+Result = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+"""Ends of the rounds, messages sent, and whether the gradient was exact."""
 
 
 def simulate(
@@ -44,10 +46,10 @@ def simulate(
 ) -> Rounds:
     """Simulate rounds of a code under a latency model.
 
-    stop: when a round ends, by default as soon as the gradient is recovered `by` rule or span. load: count "all" messages up
-    to the end of the round, or let a cluster stop sending when it is recovered ("cluster_stop"). precision: end early once the
-    95 % interval of the mean time is within that fraction of it. Equal seeds give equal draws, also for different codes on
-    the same number of workers.
+    stop: when a round ends, by default as soon as the gradient is recovered `by` rule or span (with another stop rule, `by`
+    says which rounds count as exact). load: count "all" messages up to the end of the round, or let a cluster stop sending
+    when it is recovered ("cluster_stop"). precision: end early once the 95 % interval of the mean time is within that
+    fraction of it. Equal seeds give equal draws, also for different codes on the same number of workers.
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> from unstraggle.latency import ShiftedExponential
@@ -60,10 +62,8 @@ def simulate(
     stop = _stop(code, stop, by)
     if require_load(load) == "cluster_stop":
         require_stop_by(stop)
-    result = _collect(
-        partial(_chunk, code, latency, stop, by, load), rounds, generator(rng), precision, threads, progress
-    )
-    return Rounds(code.name, *map(Sample, result))
+    result = _collect(partial(_chunk, code, latency, stop, by, load), rounds, generator(rng), precision, threads, progress)
+    return Rounds(code.name, Sample(result[0]), Sample(result[1]), Sample(result[2]))
 
 
 def replay(
@@ -73,7 +73,7 @@ def replay(
     stop = _stop(code, stop, by)
     checked(arrivals, "replay")
     ended = [_replay_round(Round(code, stop, load=load), row) for row in arrivals]
-    exact = [round.recovered(by) for round in ended]
+    exact = [round.recovered(stop.by if isinstance(stop, Recovered) else by) for round in ended]
     sent = [int(round.got.sum()) for round in ended]
     times = [np.inf if round.time is None or round.state is State.FAILED else round.time for round in ended]
     return Rounds(code.name, Sample(np.array(times)), Sample(np.array(sent)), Sample(np.array(exact)))
@@ -93,7 +93,7 @@ def _collect(
     progress: Callable[[int, int], None] | None,
 ) -> Result:
     """Run chunks on threads, take their results in order, and stop when the mean is known well enough."""
-    result = np.empty(rounds), np.empty(rounds, dtype=np.int32), np.empty(rounds, dtype=bool)
+    result: Result = (np.empty(rounds), np.empty(rounds, dtype=np.int32), np.empty(rounds, dtype=bool))
     done = 0
     for piece in _in_order(chunk, rounds, rng, threads or _cores()):
         for whole, values in zip(result, piece, strict=True):
@@ -136,36 +136,39 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _chunk(
-    code: Code, latency: Latency, stop: Stop, by: By, load: Load, rounds: int, rng: np.random.Generator
-) -> Result:
+def _chunk(code: Code, latency: Latency, stop: Stop, by: By, load: Load, rounds: int, rng: np.random.Generator) -> Result:
     """Rounds from one random stream, in pieces that fit into memory."""
-    step = max(1, CHUNK_BYTES // (8 * max(len(code.messages), len(code.tasks))))
-    pieces = [
-        _piece(code, latency, stop, by, load, min(step, rounds - at), rng) for at in range(0, rounds, min(step, rounds))
-    ]
+    fused = stop == Recovered("rule") and isinstance(latency, Speeds) and latency.speeds(code.n, 0, rng) is not None
+    width = code.n if fused else max(len(code.messages), len(code.tasks))
+    step = max(1, CHUNK_BYTES // (8 * width))
+    sizes = [min(step, rounds - at) for at in range(0, rounds, step)]
+    if fused:
+        pieces = [_fused_piece(code, latency, load, size, rng) for size in sizes]
+    else:
+        pieces = [_piece(code, checked(latency.sample(code, size, rng), latency), stop, by, load) for size in sizes]
     times, sent, exact = (np.concatenate(column) for column in zip(*pieces, strict=True))
     return times, sent, exact
 
 
-def _piece(
-    code: Code, latency: Latency, stop: Stop, by: By, load: Load, rounds: int, rng: np.random.Generator
-) -> Result:
+def _fused_piece(code: Code, latency: Any, load: Load, rounds: int, rng: np.random.Generator) -> Result:
+    """Rounds in which every worker has one speed: the kernel scales it, and no arrival is written down."""
     from . import kernels
 
-    by_rule = isinstance(stop, Recovered) and stop.by == "rule"
-    speeds = latency.speeds(code.n, rounds, rng) if by_rule and isinstance(latency, Speeds) else None
-    if speeds is not None:
-        times, sent = kernels.rule_rounds(code, checked(speeds, latency), load, speeds=True)
-        return times, sent, np.isfinite(times)
-    arrivals = checked(latency.sample(code, rounds, rng), latency)
-    if by_rule:
+    times, sent = kernels.rule_rounds(code, checked(latency.speeds(code.n, rounds, rng), latency), load, speeds=True)
+    return times, sent, np.isfinite(times)
+
+
+def _piece(code: Code, arrivals: NDArray[np.float64], stop: Stop, by: By, load: Load) -> Result:
+    from . import kernels
+
+    if stop == Recovered("rule"):
         times, sent = kernels.rule_rounds(code, arrivals, load)
         return times, sent, np.isfinite(times)
-    if isinstance(stop, Recovered):
+    if stop == Recovered("span"):
         return _span_piece(code, arrivals, load)
     times = stop.time(code, arrivals)
-    exact = Recovered(by).time(code, arrivals) <= times
+    recovered = Recovered(by).time(code, arrivals)
+    exact = (recovered <= times) & np.isfinite(recovered)
     return times, _sent(arrivals, times[:, None]), exact
 
 
@@ -183,13 +186,13 @@ def _span_piece(code: Code, arrivals: NDArray[np.float64], load: Load) -> Result
 
 def _sent(arrivals: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.int32]:
     """(R,) messages that arrived by the end; those that never arrive do not count."""
-    return ((arrivals <= ends) & (arrivals < np.inf)).sum(axis=1, dtype=np.int32)
+    return np.asarray(((arrivals <= ends) & (arrivals < np.inf)).sum(axis=1, dtype=np.int32))
 
 
 def _replay_round(round: Round, arrivals: NDArray[np.float64]) -> Round:
     """Drive one round: messages in order of time, equal times together, alarms in between, cancelled workers silent."""
     order = np.argsort(arrivals, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(arrivals[order]) > 0) + 1)
+    groups = np.split(order, np.flatnonzero(arrivals[order][1:] != arrivals[order][:-1]) + 1)
     senders, silent = round.code.messages.worker, np.zeros(round.code.n, dtype=bool)
     for group in groups:
         time = float(arrivals[group[0]])

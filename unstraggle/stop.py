@@ -87,7 +87,7 @@ class Deadline:
         return self.seconds
 
     def time(self, code: Code, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.minimum(self.seconds, arrivals.max(axis=1))
+        return np.asarray(np.minimum(self.seconds, arrivals.max(axis=1)))
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,7 @@ class Count:
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.of not in ("workers", "messages"):
-            raise Invalid(
-                f'Count needs count >= 1 of "workers" or "messages", but got Count({self.count}, of={self.of!r}).'
-            )
+            raise Invalid(f'Count needs count >= 1 of "workers" or "messages", but got Count({self.count}, of={self.of!r}).')
 
     def done(self, round: Round) -> bool:
         self._check(round.code)
@@ -125,9 +123,7 @@ class Count:
     def _check(self, code: Code) -> None:
         most = len(code.messages) if self.of == "messages" else len(np.unique(code.messages.worker))
         if self.count > most:
-            raise Invalid(
-                f"Count({self.count}) waits for more than the {most} {self.of} of {code.name}. Lower the count."
-            )
+            raise Invalid(f"Count({self.count}) waits for more than the {most} {self.of} of {code.name}. Lower the count.")
 
 
 @dataclass(frozen=True, init=False)
@@ -167,9 +163,7 @@ class Linger:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.factor) and self.factor >= 1):
-            raise Invalid(
-                f"Linger(stop, factor) needs a factor >= 1, such as 1.1 for 10 % longer, but got {self.factor}."
-            )
+            raise Invalid(f"Linger(stop, factor) needs a factor >= 1, such as 1.1 for 10 % longer, but got {self.factor}.")
 
     def done(self, round: Round) -> bool:
         since = round.since(self.stop)
@@ -184,7 +178,7 @@ class Linger:
 
     def time(self, code: Code, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
         since = self.stop.time(code, arrivals)
-        return np.minimum(since * self.factor, np.maximum(since, arrivals.max(axis=1)))
+        return np.asarray(np.minimum(since * self.factor, np.maximum(since, arrivals.max(axis=1))))
 
 
 def _require_positive(name: str, value: float) -> None:

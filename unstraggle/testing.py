@@ -129,9 +129,7 @@ def _check_programs(code: Code) -> None:
             raise BrokenCode(f"{code.name}: the program of worker {worker} cannot be pickled: {error}") from error
         _require(copy == program, code, f"the program of worker {worker} changes when it is pickled.")
         work(program, lambda part, block: 1.0, lambda message, payload: sent.append(message.index))
-    _require(
-        sorted(sent) == list(range(len(code.messages))), code, "the programs do not send every message exactly once."
-    )
+    _require(sorted(sent) == list(range(len(code.messages))), code, "the programs do not send every message exactly once.")
 
 
 def _check_decoding(code: Code, sets: int, rng: np.random.Generator) -> tuple[int, float]:
@@ -144,9 +142,7 @@ def _check_decoding(code: Code, sets: int, rng: np.random.Generator) -> tuple[in
             weights = code.decoder.weights(got)
         except NotRecovered as error:
             raise BrokenCode(f"{code.name}: {np.flatnonzero(got).tolist()} should decode. {error}") from error
-        _require(
-            weights.shape == (1, len(got)), code, f"weights have shape {weights.shape} instead of (1, {len(got)})."
-        )
+        _require(weights.shape == (1, len(got)), code, f"weights have shape {weights.shape} instead of (1, {len(got)}).")
         _require(not weights[0, ~got].any(), code, "the decoder uses messages that did not arrive.")
         decoded = combine(code, weights[0], {m: payloads[m] for m in np.flatnonzero(got).tolist()}, len(gradient))
         errors.append(float(np.linalg.norm(decoded - gradient) / np.linalg.norm(gradient)))
@@ -158,9 +154,7 @@ def _check_decoding(code: Code, sets: int, rng: np.random.Generator) -> tuple[in
     return len(errors), max(errors)
 
 
-def example_payloads(
-    code: Code, rng: Seed = 0, dim: int = 24
-) -> tuple[dict[int, NDArray[np.float64]], NDArray[np.float64]]:
+def example_payloads(code: Code, rng: Seed = 0, dim: int = 24) -> tuple[dict[int, NDArray[np.float64]], NDArray[np.float64]]:
     """What the workers would send for a random least-squares problem, and the true gradient."""
     random = generator(rng)
     samples = 4 * (code.k if code.data is None else int(code.data.shape[1]))

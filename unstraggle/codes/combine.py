@@ -28,9 +28,7 @@ def cluster(*codes: Code, times: int = 1) -> Code:
     times = require_count("cluster", "times", times, 1, 10**5, "Give the number of copies of each code.")
     several = codes * times
     workers = _offsets([code.n for code in several])
-    tasks = _join_tasks(
-        several, worker=workers, part=_offsets([code.k for code in several]), scale=[1.0] * len(several)
-    )
+    tasks = _join_tasks(several, worker=workers, part=_offsets([code.k for code in several]), scale=[1.0] * len(several))
     messages = Messages(
         _shifted([code.messages.worker for code in several], workers),
         np.concatenate([code.messages.after for code in several]),
@@ -39,9 +37,7 @@ def cluster(*codes: Code, times: int = 1) -> Code:
     )
     inside = ", ".join(code.name for code in codes) + (f", times={times}" if times > 1 else "")
     _require_one_block("cluster", several)
-    return Code(
-        f"cluster({inside})", sum(c.n for c in several), tasks, messages, _decoder(several), data=_data(several)
-    )
+    return Code(f"cluster({inside})", sum(c.n for c in several), tasks, messages, _decoder(several), data=_data(several))
 
 
 def stack(*codes: Code, shares: Sequence[float] | None = None) -> Code:
@@ -151,9 +147,7 @@ def _fractions(scheme: str, name: str, values: Sequence[float], count: int, zero
 def _require_codes(scheme: str, codes: Sequence[Any]) -> None:
     wrong = [code for code in codes if not isinstance(code, Code)]
     if wrong or not codes:
-        raise Invalid(
-            f"{scheme} needs at least one code, such as cyclic_repetition(10, s=2), but got {wrong or 'none'}."
-        )
+        raise Invalid(f"{scheme} needs at least one code, such as cyclic_repetition(10, s=2), but got {wrong or 'none'}.")
 
 
 def _require_same_workers(scheme: str, codes: Sequence[Code]) -> None:
@@ -163,6 +157,4 @@ def _require_same_workers(scheme: str, codes: Sequence[Code]) -> None:
 
 def _require_one_block(scheme: str, codes: Sequence[Code]) -> None:
     if any(len(code.blocks) > 1 for code in codes):
-        raise Invalid(
-            f"{scheme} needs codes over all coordinates. Put blocks(...) outside: blocks(sizes, {scheme}(...), ...)."
-        )
+        raise Invalid(f"{scheme} needs codes over all coordinates. Put blocks(...) outside: blocks(sizes, {scheme}(...), ...).")

@@ -25,9 +25,7 @@ def correlated_mmc(n: int, load: int, order: int, construction: Construction | N
     (5, [1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
     """
     n, load = require_load("correlated_mmc", n, load)
-    order = require_count(
-        "correlated_mmc", "order", order, 1, load, "A message combines at most the `load` partials at hand."
-    )
+    order = require_count("correlated_mmc", "order", order, 1, load, "A message combines at most the `load` partials at hand.")
     worker, step = np.divmod(np.arange(n * (load - order + 1)), load - order + 1)
     number = (worker + step) % n
     matrix = cyclic_matrix(n, order - 1, construction, seed)

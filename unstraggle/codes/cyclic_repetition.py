@@ -21,7 +21,7 @@ def cyclic_repetition(n: int, s: int, construction: Construction | None = None, 
     """Worker i combines partitions i, ..., i + s (mod n); any n - s messages give the sum. [A] calls it GC.
 
     construction: "fourier" (well conditioned for s <= 2 or n <= 20, the default there), "null_space" (random, the best of 12
-    draws; the default elsewhere) or "random" (Tandon et al., for comparison: it amplifies noise a thousandfold).
+    draws; the default elsewhere) or "random" (Tandon et al., for comparison: its median noise gain is several times higher).
 
     Where s + 1 divides n, `fractional_repetition` tolerates as much, finishes earlier and amplifies nothing.
 

@@ -20,7 +20,7 @@ def fractional_repetition(n: int, s: int) -> Code:
     `cyclic_repetition` otherwise.
 
     >>> code = fractional_repetition(6, s=2)
-    >>> code.threshold, code.noise_gain().worst
+    >>> code.threshold, round(code.noise_gain().worst, 6)
     (4, 1.0)
     """
     n, s = require_stragglers("fractional_repetition", n, s)

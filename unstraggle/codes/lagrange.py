@@ -34,7 +34,7 @@ def lagrange(n: int, load: int) -> Code:
     columns = -(-n // load)
     alphas, betas = (2 * np.arange(n) + 1) / n - 1, INSIDE * _chebyshev_points(columns)
     threshold = 2 * columns - 1
-    worker, step = np.divmod(np.arange(n * load), load)
+    worker = np.arange(n * load) // load
     messages = Messages(np.arange(n), np.full(n, load), csr_array((np.ones(n * load), (worker, np.arange(n * load)))))
     rows = chebyshev.chebvander(alphas, threshold - 1)
     target = chebyshev.chebvander(betas, threshold - 1).sum(axis=0)

@@ -36,7 +36,7 @@ def hybrid(code: Code) -> Code:
 
 def _finish(code: Code, part: Part, coef: Any) -> Part:
     """Replace the last message of every worker in one part, in `coef` and in the part's decoder."""
-    columns = np.unique(code.messages.coef[part.messages].indices)
+    columns = np.unique(code.messages.coef[part.messages].indices).astype(np.int64)
     rows = lil_array(part.decoder.rows)
     full, all_full = [], True
     for place in _last_messages(code, part.messages):
@@ -54,15 +54,13 @@ def _last_messages(code: Code, messages: NDArray[np.int64]) -> NDArray[np.int64]
     """Places, in `messages`, of each worker's last one."""
     worker, after = code.messages.worker[messages], code.messages.after[messages]
     order = np.lexsort((after, worker))
-    return order[np.append(np.diff(worker[order]) > 0, True)]
+    return np.asarray(order[np.append(np.diff(worker[order]) > 0, True)])
 
 
 def _held(code: Code, m: int, columns: NDArray[np.int64]) -> NDArray[np.int64]:
     """The part's partitions that the sender of message m has computed by then."""
     tasks, messages = code.tasks, code.messages
-    mine = (
-        (tasks.worker == messages.worker[m]) & (tasks.block == messages.block[m]) & (tasks.position < messages.after[m])
-    )
+    mine = (tasks.worker == messages.worker[m]) & (tasks.block == messages.block[m]) & (tasks.position < messages.after[m])
     return np.intersect1d(tasks.part[mine], columns)
 
 

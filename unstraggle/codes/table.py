@@ -16,9 +16,7 @@ from ..rule import Need
 def require_count(scheme: str, name: str, value: Any, least: int, most: int, why: str) -> int:
     """An integer in a range, or an error that says which."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        raise Invalid(
-            f"{scheme} needs an integer {name} with {least} <= {name} <= {most}, but got {name}={value!r}. {why}"
-        )
+        raise Invalid(f"{scheme} needs an integer {name} with {least} <= {name} <= {most}, but got {name}={value!r}. {why}")
     return int(value)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import combinations
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .support import scaled, threshold
 
-RANDOM_SETS, CONTIGUOUS_SETS = 30, 10
+ALL_SETS = 500
+"""Up to so many survivor sets, all are tried; beyond, SOME_SETS random and as many contiguous ones."""
+SOME_SETS = 100
 
 
 def null_space(mask: NDArray[np.bool_], seed: int = 0, tries: int = 12) -> NDArray[np.float64]:
@@ -20,9 +23,9 @@ def null_space(mask: NDArray[np.bool_], seed: int = 0, tries: int = 12) -> NDArr
     over random and contiguous survivor sets is least is kept, which makes the code usable at n = 100 and beyond.
     """
     rng = np.random.default_rng(seed)
-    missing = list(_missing_sets(len(mask), len(mask) - threshold(mask), rng))
-    draws = [_draw(mask, rng) for _ in range(tries)]
-    return min(draws, key=lambda draw: _worst_gain(*draw, missing))[0]
+    missing = _missing_sets(len(mask), len(mask) - threshold(mask), rng)
+    draws = (_draw(mask, rng) for _ in range(tries))
+    return min(draws, key=lambda draw: _worst_gain(draw, missing))[0]
 
 
 Draw = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
@@ -48,26 +51,24 @@ def _project_out(basis: NDArray[np.float64], vector: NDArray[np.float64]) -> NDA
     return vector
 
 
-def _missing_sets(size: int, missing: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    for _ in range(RANDOM_SETS):
-        yield rng.permutation(size)[:missing]
-    for start in range(0, size, max(1, size // CONTIGUOUS_SETS)):
-        yield (start + np.arange(missing)) % size
+def _missing_sets(size: int, missing: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """(sets, missing) rows that do not arrive."""
+    if comb(size, missing) <= ALL_SETS:
+        return np.array(list(combinations(range(size), missing)), dtype=np.int64)
+    random = [rng.permutation(size)[:missing] for _ in range(SOME_SETS)]
+    starts = range(0, size, max(1, size // SOME_SETS))
+    return np.array(random + [(start + np.arange(missing)) % size for start in starts])
 
 
-def _worst_gain(
-    matrix: NDArray[np.float64],
-    null: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    missing: list[NDArray[np.int64]],
-) -> float:
+def _worst_gain(draw: Draw, missing: NDArray[np.int64]) -> float:
     """Largest length of (weight x row length) over the sets of missing rows."""
+    matrix, null, weights = draw
     lengths = np.linalg.norm(matrix, axis=1)
-    gains = []
+    worst = 0.0
     for rows in missing:
         try:
             decoding = weights - null @ np.linalg.solve(null[rows], weights[rows])
         except np.linalg.LinAlgError:
             return np.inf
-        gains.append(np.linalg.norm(decoding * lengths))
-    return float(max(gains))
+        worst = max(worst, float(np.linalg.norm(decoding * lengths)))
+    return worst

@@ -31,9 +31,7 @@ class ShiftedExponential:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rate) and self.rate > 0 and math.isfinite(self.shift) and self.shift >= 0):
-            raise Invalid(
-                f"ShiftedExponential needs rate > 0 and shift >= 0, but got rate={self.rate}, shift={self.shift}."
-            )
+            raise Invalid(f"ShiftedExponential needs rate > 0 and shift >= 0, but got rate={self.rate}, shift={self.shift}.")
         if self.per not in ("round", "task"):
             raise Invalid(f'ShiftedExponential needs per="round" or per="task", but got per={self.per!r}.')
 

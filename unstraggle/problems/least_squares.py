@@ -31,9 +31,7 @@ class LeastSquares:
         """Cut samples into contiguous partitions: so many of equal size, or with the given fractions."""
         x, y = np.asarray(features, dtype=float), np.asarray(labels, dtype=float)
         if x.ndim != 2 or y.shape != x.shape[:1]:
-            raise Invalid(
-                f"LeastSquares needs features (samples, dim) and labels (samples,), but got {x.shape} and {y.shape}."
-            )
+            raise Invalid(f"LeastSquares needs features (samples, dim) and labels (samples,), but got {x.shape} and {y.shape}.")
         fractions = [1 / parts] * parts if isinstance(parts, int) else list(parts)
         return cls(tuple((x[rows], y[rows]) for rows in block_slices(len(x), fractions)))
 

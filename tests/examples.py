@@ -1,0 +1,40 @@
+"""Codes that every contract test runs on: add an expression here for each new scheme."""
+
+from functools import cache
+
+from unstraggle import Code, parse_code
+
+EXAMPLES = (
+    "uncoded(5)",
+    "uncoded(1)",
+    "fractional_repetition(12, s=3)",
+    "cyclic_repetition(9, s=4)",
+    "cyclic_repetition(24, s=7)",
+    "cyclic_repetition(10, s=3, construction='random')",
+    "cyclic_repetition(12, s=11)",
+    "reed_solomon(8, s=3)",
+    "reed_solomon(10, s=3, field='real')",
+    "reed_solomon(mask=[[1, 1, 0], [0, 1, 1], [1, 1, 1], [1, 0, 1]])",
+    "partial_stragglers(10, s=2, slowdown=4)",
+    "correlated_mmc(6, load=3, order=2)",
+    "correlated_mmc(10, load=10, order=6)",
+    "uncorrelated_mmc(6, load=3, orders=[2, 3])",
+    "uncorrelated_mmc(10, load=10, orders=[6, 8, 10])",
+    "uncoded_mmc(12, load=4)",
+    "lagrange(12, load=4)",
+    "lagrange(10, load=3)",
+    "cluster(correlated_mmc(5, load=5, order=3), times=3)",
+    "cluster(uncorrelated_mmc(5, load=5, orders=[3, 5]), times=2)",
+    "cluster(cyclic_repetition(6, s=2), uncoded_mmc(4, load=2))",
+    "cluster(lagrange(8, load=4), uncoded(3))",
+    "stack(uncoded(6), cyclic_repetition(6, s=2), shares=[0.25, 0.75])",
+    "blocks([1, 3, 2], uncoded(6), cyclic_repetition(6, s=2), cyclic_repetition(6, s=4))",
+    "hybrid(uncorrelated_mmc(5, load=5, orders=[3, 5]))",
+    "hybrid(cluster(correlated_mmc(5, load=5, order=3), times=2))",
+    "hybrid(uncorrelated_mmc(8, load=4, orders=[2, 3, 4]))",
+)
+
+
+@cache
+def example(expression: str) -> Code:
+    return parse_code(expression)
