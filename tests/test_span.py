@@ -89,3 +89,13 @@ def test_exact_decoding_refuses_what_least_squares_approximates():
     assert LeastSquares(rows).weights(got).tolist() == [[1.0, 1.0, 0.0]]
     assert LeastSquares(rows).residual(got) == pytest.approx(np.sqrt(1 / 3))
     assert LeastSquares(rows).weights(np.zeros(3, dtype=bool)).tolist() == [[0.0, 0.0, 0.0]]
+
+
+def test_basis_stays_orthogonal_when_rows_are_nearly_dependent():
+    """One Gram-Schmidt pass would leave inner products of about 1e-16 / 1e-7."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((1, 30)) + 1e-7 * rng.standard_normal((20, 30))
+    progress = SpanProgress(Span(csr_array(rows)))
+    for message in range(20):
+        progress.add(message)
+    assert np.abs(progress._basis @ progress._basis.T - np.eye(20)).max() < 1e-14

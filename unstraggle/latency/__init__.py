@@ -1,9 +1,50 @@
-"""Latency models: how long tasks take and when messages arrive. One file a family; every one is a small frozen value."""
+"""Latency models: how long tasks take and when messages arrive. One family a file; every one is a small frozen value."""
 
-from .base import Latency, arrivals
+from .base import Family, Latency, OneSpeed, arrivals
+from .empirical import Empirical, Replay
+from .families import BurrXII, Gamma, LogNormal, Pareto, Weibull
+from .heterogeneous import Heterogeneous
+from .network import Network
+from .persistent import Persistent
 from .shifted_exponential import Exponential, ShiftedExponential
+from .two_speed import Bernoulli, TwoSpeed
 
-MODELS = ("Exponential", "ShiftedExponential")
+MODELS = (
+    "Bernoulli",
+    "BurrXII",
+    "Empirical",
+    "Exponential",
+    "Gamma",
+    "Heterogeneous",
+    "LogNormal",
+    "Network",
+    "Pareto",
+    "Persistent",
+    "Replay",
+    "ShiftedExponential",
+    "TwoSpeed",
+    "Weibull",
+)
 """The models that can be named in an expression."""
 
-__all__ = ["MODELS", "Exponential", "Latency", "ShiftedExponential", "arrivals"]
+__all__ = [
+    "MODELS",
+    "Bernoulli",
+    "BurrXII",
+    "Empirical",
+    "Exponential",
+    "Family",
+    "Gamma",
+    "Heterogeneous",
+    "Latency",
+    "LogNormal",
+    "Network",
+    "OneSpeed",
+    "Pareto",
+    "Persistent",
+    "Replay",
+    "ShiftedExponential",
+    "TwoSpeed",
+    "Weibull",
+    "arrivals",
+]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import digamma
 
-from ..code import Code
-from ..errors import Invalid
-from .base import arrivals
+from ..randomness import Seed
+from .base import Family, Times, require, require_count, require_shift
 
 
-@dataclass(frozen=True)
-class ShiftedExponential:
+@dataclass(frozen=True, repr=False)
+class ShiftedExponential(Family):
     """A unit of work takes shift + Exp(rate): one draw a worker a round, or (per="task") a fresh draw for every task.
 
     With one draw, P(s units done by t) = 1 - exp(-rate (t/s - shift)), as in [A] eq. 5. Real traces rarely look like this:
@@ -27,36 +25,34 @@ class ShiftedExponential:
 
     rate: float
     shift: float = 0.0
-    per: Literal["round", "task"] = "round"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.rate) and self.rate > 0 and math.isfinite(self.shift) and self.shift >= 0):
-            raise Invalid(f"ShiftedExponential needs rate > 0 and shift >= 0, but got rate={self.rate}, shift={self.shift}.")
-        if self.per not in ("round", "task"):
-            raise Invalid(f'ShiftedExponential needs per="round" or per="task", but got per={self.per!r}.')
+        super().__post_init__()
+        require(self, rate=(self.rate, 0))
+        require_shift(self, self.shift)
+
+    def quantile(self, lower: Times, upper: Times) -> Times:
+        return np.asarray(self.shift + np.where(lower < 0.5, -np.log1p(-lower), -np.log(upper)) / self.rate)
+
+    def survival(self, work: Any, deadline: Any) -> Times:
+        return np.asarray(np.exp(-self.rate * np.maximum(np.asarray(deadline) / work - self.shift, 0)))
 
     @property
     def mean(self) -> float:
-        """Mean time of a unit of work."""
         return self.shift + 1 / self.rate
 
-    def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> NDArray[np.float64]:
-        """Independent times of a unit of work."""
+    def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> Times:
         times = rng.standard_exponential(shape)
         times /= self.rate
         times += self.shift
         return times
 
-    def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        if self.per == "task":
-            return arrivals(code, self.draw((rounds, len(code.tasks)), rng) * code.tasks.work)
-        return self.draw((rounds, code.n), rng)[:, code.messages.worker] * code.ready()
-
-    def speeds(self, n: int, rounds: int, rng: np.random.Generator) -> NDArray[np.float64] | None:
-        """One speed a worker a round; None where every task has its own."""
-        return self.draw((rounds, n), rng) if self.per == "round" else None
+    def order_statistics(self, n: int, draws: int = 0, rng: Seed = 0) -> Times:
+        """Closed form: shift + (H_n - H_(n - q)) / rate."""
+        q = np.arange(1, require_count(n) + 1)
+        return np.asarray(self.shift + (digamma(n + 1) - digamma(n - q + 1)) / self.rate)
 
 
 def Exponential(rate: float, per: Literal["round", "task"] = "round") -> ShiftedExponential:
     """Exponential task times: the shifted exponential without a shift."""
-    return ShiftedExponential(rate, 0.0, per)
+    return ShiftedExponential(rate, 0.0, per=per)
