@@ -56,11 +56,12 @@ def stack(*codes: Code, shares: Sequence[float] | None = None) -> Code:
     return Code(name, codes[0].n, tasks, _one_after_another(codes, coef), _decoder(codes), data=_data(codes))
 
 
-def blocks(sizes: Sequence[float], *codes: Code) -> Code:
+def blocks(sizes: Sequence[float], *codes: Code, work: Sequence[float] | None = None) -> Code:
     """Different codes for different blocks of coordinates, on the same workers and data ([B]).
 
     sizes: coordinates (or fractions of them) that each code covers; a worker does the blocks in the given order, so list
-    codes that tolerate fewer stragglers first. A size of 0 drops its code.
+    codes that tolerate fewer stragglers first. A size of 0 drops its code. work: share of a partial gradient's work in each
+    block, where it is not proportional to its size (layers of a network).
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> code = blocks([2, 2], cyclic_repetition(4, s=1), cyclic_repetition(4, s=2))
@@ -75,14 +76,15 @@ def blocks(sizes: Sequence[float], *codes: Code) -> Code:
             f"{' and encoded data' if any(code.data is not None for code in codes) else ''}."
         )
     fractions = _fractions("blocks", "sizes", sizes, len(codes), zero=True)
-    kept = [(code, fraction) for code, fraction in zip(codes, fractions, strict=True) if fraction > 0]
-    used, scale = [code for code, _ in kept], [fraction for _, fraction in kept]
+    efforts = fractions if work is None else _fractions("blocks", "work", work, len(codes), zero=True)
+    kept = [(code, fraction, effort) for code, fraction, effort in zip(codes, fractions, efforts, strict=True) if fraction > 0]
+    used, scale = [code for code, _, _ in kept], [effort for _, _, effort in kept]
     first = _offsets([len(code.blocks) for code in used])
     tasks = _join_tasks(used, worker=[0] * len(used), part=[0] * len(used), scale=scale, block=first)
     coef = vstack([code.messages.coef for code in used], format="csr")
     messages = _one_after_another(used, coef, block=_shifted([code.messages.block for code in used], first))
-    covered = tuple(fraction * size for code, fraction in kept for size in code.blocks)
-    name = f"blocks({[int(s) if s == int(s) else float(s) for s in sizes]}, {', '.join(code.name for code in codes)})"
+    covered = tuple(fraction * size for code, fraction, _ in kept for size in code.blocks)
+    name = f"blocks({_numbers(sizes)}, {', '.join(code.name for code in codes)}{f', work={_numbers(work)}' if work else ''})"
     return Code(name, codes[0].n, tasks, messages, _decoder(used), blocks=covered)
 
 
@@ -133,6 +135,10 @@ def _offsets(sizes: Sequence[int]) -> list[int]:
 
 def _shifted(columns: Sequence[NDArray[np.int64]], by: Sequence[int]) -> NDArray[np.int64]:
     return np.concatenate([column + offset for column, offset in zip(columns, by, strict=True)])
+
+
+def _numbers(values: Sequence[float]) -> list[float]:
+    return [int(value) if value == int(value) else float(value) for value in values]
 
 
 def _fractions(scheme: str, name: str, values: Sequence[float], count: int, zero: bool = False) -> list[float]:
