@@ -73,7 +73,7 @@ CASES = {
     "first of nothing": (lambda: First(), "at least one stop rule"),
     "linger into the past": (lambda: Linger(Recovered(), 0.5), "factor >= 1"),
     "unknown code": (lambda: parse_code("cyclic_repetion(10, s=2)"), "Did you mean cyclic_repetition"),
-    "unknown latency": (lambda: parse_latency("Weird(1)"), "Known: Exponential"),
+    "unknown latency": (lambda: parse_latency("Zzz(1)"), "Known: Bernoulli"),
     "bad argument": (lambda: parse_code("cyclic_repetition(10, t=2)"), "does not fit cyclic_repetition"),
     "missing argument": (lambda: parse_code("cyclic_repetition(10)"), "does not fit cyclic_repetition"),
 }

@@ -153,3 +153,15 @@ def test_errors_in_threads_reach_the_caller():
 
 def test_stop_rules_are_values():
     assert Recovered() == Recovered("rule") and hash(Deadline(1.0)) == hash(Deadline(1.0))
+
+
+@pytest.mark.parametrize("by", ["rule", "span"])
+def test_replayed_rounds_go_on_over_chunks_and_pieces(monkeypatch, by):
+    import sys
+
+    from unstraggle.latency import Replay
+
+    monkeypatch.setattr(sys.modules["unstraggle.simulate"], "CHUNK_BYTES", 30_000)
+    trace = np.random.default_rng(1).exponential(size=(20_000, 3)) + 0.1
+    result = simulate(codes.uncoded(3), Replay(trace), rounds=25_000, by=by)
+    assert np.array_equal(result.time.values, np.concatenate([trace, trace[:5000]]).max(axis=1))

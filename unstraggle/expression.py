@@ -31,7 +31,7 @@ def parse_latency(text: str) -> Latency:
     """The latency model that an expression describes.
 
     >>> parse_latency("ShiftedExponential(rate=10, shift=0.01)")
-    ShiftedExponential(rate=10, shift=0.01, per='round')
+    ShiftedExponential(rate=10, shift=0.01)
     """
     models = {name: getattr(latency, name) for name in latency.MODELS}
     model: Latency = _parse(text, models, "latency model")

@@ -85,7 +85,7 @@ def _stop(code: Code, stop: Stop | None, by: By) -> Stop:
 
 
 def _collect(
-    chunk: Callable[[int, np.random.Generator], Result],
+    chunk: Callable[[int, int, np.random.Generator], Result],
     rounds: int,
     rng: np.random.Generator,
     precision: float | None,
@@ -107,17 +107,17 @@ def _collect(
 
 
 def _in_order(
-    chunk: Callable[[int, np.random.Generator], Result], rounds: int, rng: np.random.Generator, threads: int
+    chunk: Callable[[int, int, np.random.Generator], Result], rounds: int, rng: np.random.Generator, threads: int
 ) -> Iterator[Result]:
-    sizes = [min(CHUNK, rounds - at) for at in range(0, rounds, CHUNK)]
-    if len(sizes) == 1 or threads == 1:
-        yield from (chunk(size, rng.spawn(1)[0]) for size in sizes)
+    starts = range(0, rounds, CHUNK)
+    if len(starts) == 1 or threads == 1:
+        yield from (chunk(at, min(CHUNK, rounds - at), rng.spawn(1)[0]) for at in starts)
         return
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for size in sizes:
-                waiting.append(pool.submit(chunk, size, rng.spawn(1)[0]))
+            for at in starts:
+                waiting.append(pool.submit(chunk, at, min(CHUNK, rounds - at), rng.spawn(1)[0]))
                 if len(waiting) > 2 * threads:
                     yield waiting.popleft().result()
             while waiting:
@@ -136,18 +136,27 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _chunk(code: Code, latency: Latency, stop: Stop, by: By, load: Load, rounds: int, rng: np.random.Generator) -> Result:
+def _chunk(
+    code: Code, latency: Latency, stop: Stop, by: By, load: Load, first: int, rounds: int, rng: np.random.Generator
+) -> Result:
     """Rounds from one random stream, in pieces that fit into memory."""
     fused = stop == Recovered("rule") and isinstance(latency, Speeds) and latency.speeds(code.n, 0, rng) is not None
     width = code.n if fused else max(len(code.messages), len(code.tasks))
     step = max(1, CHUNK_BYTES // (8 * width))
-    sizes = [min(step, rounds - at) for at in range(0, rounds, step)]
-    if fused:
-        pieces = [_fused_piece(code, latency, load, size, rng) for size in sizes]
-    else:
-        pieces = [_piece(code, checked(latency.sample(code, size, rng), latency), stop, by, load) for size in sizes]
+    pieces = []
+    for at in range(0, rounds, step):
+        model, size = _from_round(latency, first + at), min(step, rounds - at)
+        if fused:
+            pieces.append(_fused_piece(code, model, load, size, rng))
+        else:
+            pieces.append(_piece(code, checked(model.sample(code, size, rng), latency), stop, by, load))
     times, sent, exact = (np.concatenate(column) for column in zip(*pieces, strict=True))
     return times, sent, exact
+
+
+def _from_round(latency: Any, first: int) -> Any:
+    """The model from a later round on, for models that replay rounds in order."""
+    return latency.from_round(first) if first and hasattr(latency, "from_round") else latency
 
 
 def _fused_piece(code: Code, latency: Any, load: Load, rounds: int, rng: np.random.Generator) -> Result:

@@ -3,6 +3,7 @@
 from .base import Family, Latency, OneSpeed, arrivals
 from .empirical import Empirical, Replay
 from .families import BurrXII, Gamma, LogNormal, Pareto, Weibull
+from .fit import Candidate, Fit, fit
 from .heterogeneous import Heterogeneous
 from .network import Network
 from .persistent import Persistent
@@ -31,9 +32,11 @@ __all__ = [
     "MODELS",
     "Bernoulli",
     "BurrXII",
+    "Candidate",
     "Empirical",
     "Exponential",
     "Family",
+    "Fit",
     "Gamma",
     "Heterogeneous",
     "Latency",
@@ -47,4 +50,5 @@ __all__ = [
     "TwoSpeed",
     "Weibull",
     "arrivals",
+    "fit",
 ]

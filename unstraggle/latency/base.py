@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,9 @@ class Family(OneSpeed):
 
     per: Literal["round", "task"] = field(default="round", kw_only=True)
 
+    continuous: ClassVar[bool] = True
+    """Whether the times have a density."""
+
     def __post_init__(self) -> None:
         if self.per not in ("round", "task"):
             raise Invalid(f'{type(self).__name__} needs per="round" or per="task", but got per={self.per!r}.')
@@ -153,9 +156,28 @@ class Family(OneSpeed):
         """The expression that makes the model."""
         own = [f for f in fields(self) if f.name != "per"] + [f for f in fields(self) if f.name == "per"]
         shown = [
-            f"{f.name}={getattr(self, f.name)!r}" for f in own if f.default is MISSING or getattr(self, f.name) != f.default
+            f"{f.name}={literal(getattr(self, f.name))}"
+            for f in own
+            if f.default is MISSING or getattr(self, f.name) != f.default
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def require_one_speed(name: str, *models: Any) -> None:
+    """Models to be combined: each must give a worker one speed a round."""
+    for model in models:
+        if not isinstance(model, Speeds):
+            raise Invalid(f"{name} combines latency models such as ShiftedExponential(rate=10), but got {model!r}.")
+        if getattr(model, "per", "round") == "task":
+            raise Invalid(f'{name} needs models with one draw a round, but got {model!r}. Use per="round".')
+
+
+def literal(value: Any) -> str:
+    """A number, or nested lists of them, as text that can be parsed again; 1e999 is how Python writes infinity as a literal."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    plain = value.item() if isinstance(value, np.generic) else value
+    return "1e999" if plain == math.inf else repr(plain)
 
 
 def require_count(n: Any) -> int:

@@ -31,8 +31,13 @@ class Pareto(Family):
         return np.asarray(self.scale * upper ** (-1 / self.shape))
 
     def survival(self, work: Any, deadline: Any) -> Times:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.minimum(1.0, (np.asarray(deadline) / work / self.scale) ** -self.shape))
+        with np.errstate(divide="ignore", over="ignore"):
+            excess = np.maximum(np.asarray(deadline) / work, 0) / self.scale
+            return np.asarray(np.minimum(1.0, excess**-self.shape))
+
+    @property
+    def mean(self) -> float:
+        return self.scale * self.shape / (self.shape - 1) if self.shape > 1 else float("inf")
 
     def order_statistics(self, n: int, draws: int = 0, rng: Seed = 0) -> Times:
         """Closed form, a ratio of gamma functions."""
@@ -68,7 +73,8 @@ class Weibull(Family):
         return np.asarray(self.shift + self.scale * exponential ** (1 / self.shape))
 
     def survival(self, work: Any, deadline: Any) -> Times:
-        return np.exp(-(_excess(self, work, deadline) ** self.shape))
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(-(_excess(self, work, deadline) ** self.shape)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,11 +115,14 @@ class BurrXII(Family):
         require_shift(self, self.shift)
 
     def quantile(self, lower: Times, upper: Times) -> Times:
-        log_upper = np.where(lower < 0.5, np.log1p(-lower), np.log(upper))
-        return np.asarray(self.shift + self.scale * np.expm1(-log_upper / self.d) ** (1 / self.c))
+        log_upper = np.where(lower < 0.5, np.log1p(-lower), np.log(upper)) / self.d
+        with np.errstate(divide="ignore"):
+            log_excess = np.log(-np.expm1(log_upper)) - log_upper  # the logarithm does not overflow where d is small
+        return np.asarray(self.shift + self.scale * np.exp(log_excess / self.c))
 
     def survival(self, work: Any, deadline: Any) -> Times:
-        return np.exp(-self.d * np.log1p(_excess(self, work, deadline) ** self.c))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.exp(-self.d * np.logaddexp(0, self.c * np.log(_excess(self, work, deadline)))))
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import Invalid
-from .base import OneSpeed, Times
+from .base import OneSpeed, Times, require_one_speed
 
 
 @dataclass(frozen=True, init=False)
@@ -24,10 +24,9 @@ class Heterogeneous(OneSpeed):
     workers: tuple[Any, ...]
 
     def __init__(self, workers: Sequence[Any]) -> None:
-        if not workers or not all(hasattr(model, "speeds") for model in workers):
+        if not isinstance(workers, Sequence) or not workers:
             raise Invalid(f"Heterogeneous needs a list of latency models, one a worker, but got {workers!r}.")
-        if any(getattr(model, "per", "round") == "task" for model in workers):
-            raise Invalid('Heterogeneous needs models with one draw a round, but got per="task".')
+        require_one_speed("Heterogeneous", *workers)
         object.__setattr__(self, "workers", tuple(workers))
 
     @property

@@ -27,6 +27,8 @@ class Network:
 
     def __post_init__(self) -> None:
         rates = np.atleast_1d(np.asarray(self.bandwidth, dtype=float))
+        if np.ndim(self.bandwidth):
+            object.__setattr__(self, "bandwidth", tuple(rates.tolist()))
         if not (rates > 0).all() or self.dim < 1 or not self.round_trip >= 0 or np.isnan(rates).any():
             raise Invalid(
                 f"Network needs dim >= 1, bandwidth > 0 bytes/s and round_trip >= 0 s, but got dim={self.dim}, "
@@ -42,7 +44,7 @@ class Network:
         return np.asarray(sizes / np.broadcast_to(rates, code.n)[code.messages.worker])
 
     def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
-        times = self.base.sample(code, rounds, rng)
+        times = np.array(self.base.sample(code, rounds, rng))  # a copy: a model may hand out an array that it keeps
         seconds = self.seconds(code)
         order = np.lexsort((code.ready(), code.messages.worker))
         free = np.zeros(rounds)

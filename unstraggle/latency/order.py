@@ -12,7 +12,9 @@ Quantile = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float
 """(u, 1 - u) to the u-quantile; both are given so that neither end loses digits."""
 
 STEP, REACH, FINE = 0.004, 700.0, 3.0
-NEGLIGIBLE = 1e-11
+NEGLIGIBLE = 1e-17
+SLOWEST = 1e-6
+"""A tail that shrinks by less than this for each unit of z is taken not to shrink at all."""
 
 
 def order_means(quantile: Quantile, n: int, power: int = 1) -> NDArray[np.float64]:
@@ -23,24 +25,30 @@ def order_means(quantile: Quantile, n: int, power: int = 1) -> NDArray[np.float6
     """
     tau = np.arange(-np.arcsinh(REACH / FINE), np.arcsinh(REACH / FINE), STEP)
     z = FINE * np.sinh(tau)
-    log_lower, log_upper = -np.logaddexp(0, -z), -np.logaddexp(0, z)
+    lower, upper = -np.logaddexp(0, -z), -np.logaddexp(0, z)
     with np.errstate(divide="ignore", over="ignore"):
-        values = quantile(np.exp(log_lower), np.exp(log_upper)) ** power
-    step = STEP * FINE * np.cosh(tau)
-    return np.array([_mean(values, log_lower, log_upper, step, n, q) for q in range(1, n + 1)])
+        values = power * np.log(quantile(np.exp(lower), np.exp(upper)))
+    inside = np.flatnonzero(np.abs(values) < REACH)  # where the time is within the range of floating point numbers
+    if not len(inside):
+        return np.full(n, np.inf)
+    keep = slice(inside[0], inside[-1] + 1)
+    z, values, lower, upper, step = z[keep], values[keep], lower[keep], upper[keep], (STEP * FINE * np.cosh(tau))[keep]
+    scales = gammaln(n + 1) - gammaln(np.arange(1, n + 1)) - gammaln(np.arange(n, 0, -1))
+    return np.array([_mean(values + scales[q - 1] + q * lower + (n - q + 1) * upper, z, step) for q in range(1, n + 1)])
 
 
-def _mean(
-    values: NDArray[np.float64],
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
-    step: NDArray[np.float64],
-    n: int,
-    q: int,
-) -> float:
-    scale = gammaln(n + 1) - gammaln(q) - gammaln(n - q + 1)
-    with np.errstate(under="ignore", invalid="ignore"):
-        terms = values * (np.exp(scale + q * lower + (n - q + 1) * upper) * step)
-    terms = np.nan_to_num(terms, nan=0.0, posinf=np.inf)
-    ends = max(terms[0], terms[-1])
-    return float(terms.sum()) if np.isfinite(terms).all() and ends <= NEGLIGIBLE * terms.sum() else float("inf")
+def _mean(logs: NDArray[np.float64], z: NDArray[np.float64], step: NDArray[np.float64]) -> float:
+    """Integral of e^logs over z, with what lies beyond both ends, where it is exponential in z."""
+    with np.errstate(over="ignore", under="ignore"):
+        terms = np.exp(logs) * step
+    total = float(terms.sum())
+    return total + sum(_beyond(logs[ends], z[ends], step[ends[0]], total) for ends in ([0, 1], [-1, -2]))
+
+
+def _beyond(logs: NDArray[np.float64], z: NDArray[np.float64], step: float, total: float) -> float:
+    """What the integral has outside one end, from the end and its neighbour; infinite if it does not shrink outwards."""
+    edge = float(np.exp(min(logs[0], REACH)))
+    if not edge > NEGLIGIBLE * total:
+        return 0.0
+    shrinks = (logs[1] - logs[0]) / abs(z[1] - z[0])
+    return edge / shrinks - edge * step / 2 if shrinks > SLOWEST else float("inf")

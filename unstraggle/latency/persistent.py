@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import Invalid
-from .base import OneSpeed, Times
+from .base import OneSpeed, Times, require_one_speed
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Persistent(OneSpeed):
     stay: float
 
     def __post_init__(self) -> None:
+        require_one_speed("Persistent", self.fast, self.slow)
         if not 0 < self.p < 1 or not np.isfinite(self.stay) or self.stay < 1 or self.p / self.stay > 1 - self.p:
             raise Invalid(
                 f"Persistent needs 0 < p < 1 and stay >= max(1, p / (1 - p)) rounds, but got p={self.p}, stay={self.stay}."

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import bdtr
 
 from ..errors import Invalid
 from ..randomness import Seed
@@ -25,6 +25,8 @@ class TwoSpeed(Family):
     slow: float
     p: float
 
+    continuous: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, fast=(self.fast, 0))
@@ -42,14 +44,15 @@ class TwoSpeed(Family):
 
     def order_statistics(self, n: int, draws: int = 0, rng: Seed = 0) -> Times:
         """Closed form: the q-th is slow if fewer than q workers are fast."""
-        late = binom.cdf(np.arange(require_count(n)), n, 1 - self.p)
+        late = bdtr(np.arange(require_count(n)), n, 1 - self.p)
         if np.isinf(self.slow):
             return np.where(late > 0, np.inf, self.fast)
         return np.asarray(self.fast + (self.slow - self.fast) * late)
 
     def harmonic_order_statistics(self, n: int, draws: int = 0, rng: Seed = 0) -> Times:
-        late = binom.cdf(np.arange(require_count(n)), n, 1 - self.p)
-        return np.asarray(1 / ((1 - late) / self.fast + late / self.slow))
+        late = bdtr(np.arange(require_count(n)), n, 1 - self.p)
+        with np.errstate(divide="ignore"):  # workers that never answer
+            return np.asarray(1 / ((1 - late) / self.fast + late / self.slow))
 
 
 def Bernoulli(p: float, time: float = 1.0) -> TwoSpeed:

@@ -1,0 +1,1 @@
+"""Files that hold traces: one format a file."""
