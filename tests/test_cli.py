@@ -60,6 +60,8 @@ def test_reproduce_lists_and_writes(tmp_path):
         (("reproduce", "fig99"), "Unknown figure 'fig99'. Known: mmc-fig1"),
         (("simulate", GC, "--rounds", "10", "-o", "/dev/null/x"), "Not a directory"),
         (("check", "fractional_repetition(40, s=8)"), "Use s=7 or s=9"),
+        (("plan", "auto", "no-such-trace.jsonl"), "there is no file"),
+        (("plan", "blocks", "Exponential(1)", "--dim", "10"), "Give --workers"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -69,9 +71,42 @@ def test_bad_input_exits_with_two_and_one_line(args, words):
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+MODEL = "ShiftedExponential(rate=10, shift=0.01)"
+
+
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        (("auto", MODEL, "-n", "4", "--rounds", "500"), "wait for all"),
+        (("blocks", MODEL, "-n", "6", "--dim", "1000"), "coordinates tolerate"),
+        (("orders", MODEL, "-n", "6", "--load", "3", "--rounds", "500"), "messages"),
+        (("redundancy", MODEL, "-n", "6"), "Use fractional_repetition"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_plan_prints_a_table_and_writes_a_picture(args, words, tmp_path):
+    done = run("plan", *args, "-o", str(tmp_path))
+    assert words in done.stdout
+    assert json.loads((tmp_path / "plan.json").read_text()) and (tmp_path / "plan.png").stat().st_size > 8_000
+    assert json.loads(run("plan", *args, "--json").stdout) == json.loads((tmp_path / "plan.json").read_text())
+
+
+def test_plan_from_a_trace(tmp_path):
+    from unstraggle.trace import from_seconds, write
+
+    path = tmp_path / "trace.jsonl"
+    write(path, from_seconds(np.random.default_rng(1).exponential(size=(40, 4)) + 0.5))
+    assert json.loads(run("plan", "auto", str(path), "--json").stdout)["held_out"]
+    assert json.loads(run("plan", "blocks", str(path), "--dim", "100", "--json").stdout)["bound"] > 0
+    wrong = run("plan", "blocks", str(path), "--dim", "100", "-n", "5", check=False)
+    assert wrong.returncode == 2 and "The trace has 4 workers" in wrong.stderr
+
+
 def test_help_has_an_example_for_every_command():
-    for command in ("simulate", "check", "reproduce"):
+    for command in ("simulate", "check", "reproduce", "fit"):
         assert "Example:" in run(command, "--help").stdout
+    for command in ("auto", "blocks", "orders", "redundancy"):
+        assert "Example:" in run("plan", command, "--help").stdout
     assert run(check=False).stdout.count("Simulate rounds") == 1
 
 

@@ -19,10 +19,13 @@ PAGES = (
     "papers/mmc_clustering/README.md",
     "docs/index.md",
     "docs/idea.md",
+    "docs/traces.md",
     "docs/notation.md",
     "docs/api.md",
+    "docs/planning.md",
+    "papers/block_coordinate/README.md",
 )
-PAGES_WITH_CODE = ("README.md", "CONTRIBUTING.md", "docs/idea.md")
+PAGES_WITH_CODE = ("README.md", "CONTRIBUTING.md", "docs/idea.md", "docs/traces.md", "docs/planning.md")
 
 FENCE = re.compile(r"^```(\w*).*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]+)[^)]*\)")

@@ -1,6 +1,6 @@
 """unstraggle: gradient coding, so that synchronous training does not wait for its slowest worker."""
 
-from . import codes, latency, problems
+from . import codes, latency, plan, problems, trace
 from .code import Code, Messages, Tasks
 from .decoders import Fixed, LeastSquares, Parts, Span
 from .errors import Invalid, NotRecovered, UnstraggleError
@@ -47,8 +47,10 @@ __all__ = [
     "noise_gain",
     "parse_code",
     "parse_latency",
+    "plan",
     "problems",
     "replay",
     "simulate",
+    "trace",
     "work",
 ]

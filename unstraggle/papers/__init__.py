@@ -5,18 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .mmc_clustering import reproduce_figure1
+from . import block_coordinate, mmc_clustering, mmc_front
 
 
 class Figure(NamedTuple):
-    """What a figure shows, and the function that writes it into a folder and returns its table."""
+    """What a figure shows, the function that writes it into a folder and returns its rows, and how these become a table."""
 
     title: str
     write: Callable[..., list[dict[str, Any]]]
+    table: Callable[[list[dict[str, Any]]], list[list[str]]]
 
 
 FIGURES: Mapping[str, Figure] = {
-    "mmc-fig1": Figure("completion time and load of multi-message codes, paper A figure 1", reproduce_figure1),
+    "mmc-fig1": Figure(
+        "completion time and load of multi-message codes, paper A figure 1",
+        mmc_clustering.reproduce_figure1,
+        mmc_clustering.table,
+    ),
+    "mmc-front": Figure(
+        "time against messages for the best clusters and orders, beyond paper A",
+        mmc_front.reproduce_front,
+        mmc_clustering.table,
+    ),
+    "bcgc-fig3": Figure(
+        "optimal block sizes, paper B figure 3", block_coordinate.reproduce_figure3, block_coordinate.sizes_table
+    ),
+    "bcgc-fig4a": Figure(
+        "runtime (1e7) against workers, paper B figure 4a", block_coordinate.reproduce_figure4a, block_coordinate.runtimes_table
+    ),
+    "bcgc-fig4b": Figure(
+        "runtime (1e7) against the rate, paper B figure 4b",
+        block_coordinate.reproduce_figure4b,
+        block_coordinate.runtimes_table,
+    ),
 }
 
 __all__ = ["FIGURES", "Figure"]

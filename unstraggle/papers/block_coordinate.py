@@ -98,3 +98,19 @@ def _about(name: str, seed: int, setting: str) -> dict[str, Any]:
         "repeat": f"unstraggle reproduce {name} --seed {seed}",
         "setting": f"{setting}, {shared}",
     }
+
+
+def sizes_table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Block sizes with a row a number of stragglers."""
+    levels = [key for key in rows[0] if key.startswith("s=")]
+    cells = [
+        ["stragglers tolerated", *(row["method"] for row in rows)],
+        ["runtime", *(f"{row['runtime']:.5g}" for row in rows)],
+    ]
+    return cells + [[level[2:], *(str(row[level]) for row in rows)] for level in levels]
+
+
+def runtimes_table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Runtimes with a row a method."""
+    key, *names = rows[0]
+    return [[key, *(f"{row[key]:g}" for row in rows)], *([name, *(f"{row[name]:.3f}" for row in rows)] for name in names)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,6 +28,7 @@ from ..latency import ShiftedExponential
 from ..randomness import generator
 from ..recovery import By
 from ..simulate import simulate
+from .files import save
 
 Progress = Callable[[str, int, int], None]
 
@@ -108,10 +107,10 @@ def figure1(
 ) -> list[dict[str, Any]]:
     """Time and load of every scheme, each on the same draws: one dictionary a bar."""
     setting = setting or Setting()
-    return [_measure(scheme, setting, rounds, seed, progress) for scheme in schemes(setting)]
+    return [measure(scheme, setting, rounds, seed, progress) for scheme in schemes(setting)]
 
 
-def _measure(scheme: Scheme, setting: Setting, rounds: int, seed: int, progress: Progress | None) -> dict[str, Any]:
+def measure(scheme: Scheme, setting: Setting, rounds: int, seed: int, progress: Progress | None) -> dict[str, Any]:
     told = partial(progress, scheme.label) if progress else None
     run = partial(simulate, scheme.code, setting.latency, rounds=rounds, by=scheme.by)
     everything = run(rng=generator(seed), progress=told)
@@ -134,22 +133,23 @@ def reproduce_figure1(
     out: Path, rounds: int = 100_000, seed: int = 0, progress: Progress | None = None
 ) -> list[dict[str, Any]]:
     """Write mmc-fig1.png, .pdf, .csv and .json into a folder and return the table."""
-    rows = figure1(rounds, seed, progress=progress)
-    out.mkdir(parents=True, exist_ok=True)
-    setting = Setting()
+    rows, setting = figure1(rounds, seed, progress=progress), Setting()
     about = {
-        "figure": "mmc-fig1",
         "repeat": f"unstraggle reproduce mmc-fig1 --rounds {rounds} --seed {seed}",
         "setting": f"n={setting.n}, load={setting.load}, {setting.latency}",
         "rounds": rounds,
-        "rows": rows,
     }
-    (out / "mmc-fig1.json").write_text(json.dumps(about, indent=1) + "\n")
-    with (out / "mmc-fig1.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
     figure = plots.time_and_load(rows, f"{setting.n} workers, load {setting.load}, {rounds:,} rounds")
-    for ending in ("png", "pdf"):
-        figure.savefig(out / f"mmc-fig1.{ending}", dpi=200)
+    save(out, "mmc-fig1", rows, figure, about)
     return rows
+
+
+def table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """The rows for people: header first."""
+    cells = [["scheme", "time", "± 95 %", "exact", "load", "cluster stop"]]
+    for row in rows:
+        half = (row["time_ci95"][1] - row["time_ci95"][0]) / 2
+        exact = "" if row["time_exact"] is None else f"{row['time_exact']:.4f}"
+        stop = "" if row["load_cluster_stop"] is None else f"{row['load_cluster_stop']:.2f}"
+        cells.append([row["scheme"], f"{row['time']:.4f}", f"{half:.4f}", exact, f"{row['load']:.2f}", stop])
+    return cells

@@ -37,10 +37,10 @@ class Runtime(Protocol):
         ...
 
 
-def runtime(latency: Any, n: int, rng: Seed = 0, draws: int = 200_000) -> Runtime:
-    """Exact for independent continuous times of up to EXACT_WORKERS workers and for measured rounds, else over draws."""
+def runtime(latency: Any, n: int, rng: Seed = 0, draws: int = 200_000, exact: bool | None = None) -> Runtime:
+    """Exact for independent continuous times (by default up to EXACT_WORKERS workers) and measured rounds, else over draws."""
     require_one_speed(latency)
-    if isinstance(latency, Family) and latency.continuous and n <= EXACT_WORKERS:
+    if isinstance(latency, Family) and latency.continuous and (n <= EXACT_WORKERS if exact is None else exact):
         return Exact(latency, n)
     rounds = getattr(latency, "values", None)
     if isinstance(rounds, np.ndarray) and rounds.ndim == 2:

@@ -1,0 +1,5 @@
+"""python -m unstraggle.cli"""
+
+from . import main
+
+main()

@@ -1,0 +1,301 @@
+"""Which scheme for this cluster, if any: all beside wait-for-all, chosen on one half of a trace, scored on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..code import FULL_BITS, Code
+from ..codes import fractional_repetition, uncoded, uncoded_mmc
+from ..errors import Invalid
+from ..latency import Network, OneSpeed, Replay, arrivals
+from ..randomness import Seed, generator
+from ..rounds import NORMAL_975, Sample
+from ..simulate import simulate
+from ..stop import Count, Recovered, Stop
+from ..trace import Trace
+from .advice import Advice, Candidate
+from .base import Plan
+from .block_sizes import block_sizes
+from .cause import Cause, cause
+from .orders import orders
+from .redundancy import redundancy
+
+LEAST_ROUNDS = 20
+"""A trace with fewer rounds is not split into a half to choose on and a half to score on."""
+
+DRIFT_P, DRIFT = 0.01, 1.1
+"""A trace drifts when its halves differ with this p-value, and by this factor."""
+
+WORTH = 0.02
+"""A code that surely saves less than this share of the time is not worth the trouble."""
+
+LOAD_CURVE = 0.25
+"""Time is not proportional to work when the load curve leaves 1 by more than this."""
+
+
+@dataclass(frozen=True, eq=False)
+class ByPart:
+    """Rounds in which the data, not the workers, decide how long a task takes: values (rounds, n) seconds of each partition."""
+
+    values: NDArray[np.float64]
+
+    def from_round(self, first: int) -> ByPart:
+        """The same rounds, beginning with a later one."""
+        return ByPart(np.roll(self.values, -first, axis=0))
+
+    def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        times = self.values[np.arange(rounds) % len(self.values)]
+        return arrivals(code, times[:, code.tasks.part % times.shape[1]] * code.tasks.work)
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """Models to choose on and to score on, and how many rounds of each."""
+
+    n: int
+    design: Any
+    seen: Any
+    held: Any
+    seen_rounds: int
+    held_rounds: int
+
+
+def auto(
+    source: Any,
+    n: int | None = None,
+    *,
+    dim: int | None = None,
+    bandwidth: float | None = None,
+    round_trip: float = 0.0,
+    max_bytes: float | None = None,
+    max_load: int = 4,
+    rounds: int = 20_000,
+    rng: Seed = 0,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Advice:
+    """Rank all schemes for a latency model or a trace, and say which to use, or why none.
+
+    source: a `Trace`, times (rounds, workers), or a latency model together with n. dim, bandwidth (bytes/s a worker) and
+    round_trip add the way of the messages; max_bytes limits what is sent a round. max_load: most partitions a worker computes
+    in multi-message codes. Traces are cut in two: schemes are chosen on the first half and scored on the second.
+
+    It may answer that coding does not help here, or that it cannot predict: the trace drifts, time is not proportional to
+    work, or the data and not the machines cause the differences.
+
+    >>> from unstraggle.latency import ShiftedExponential
+    >>> auto(ShiftedExponential(rate=100, shift=1), n=6, rounds=2000).verdict
+    'Coding does not help here: wait for all.'
+    """
+    trace = _trace(source)
+    n = _workers(source, trace, n)
+    _require(dim, bandwidth, round_trip, max_bytes, max_load, rounds)
+    why = cause(trace) if trace else None
+    setting = _setting(source, trace, n, why, rounds)
+    network = partial(_through, dim=dim, bandwidth=bandwidth, round_trip=round_trip)
+    plans = list(_candidates(setting, n, max_load, dim, rng, progress))
+    scored = [_score(plan, setting, network, rng) for plan in plans]
+    wait = scored[0][1]
+    candidates = [_candidate(plan, exact, wait, result) for (plan, exact), result in zip(plans, scored, strict=True)]
+    most = np.inf if max_bytes is None else max_bytes / (FULL_BITS / 8 * (dim or 1))
+    return _advice([c for c in _distinct(candidates) if c.volume <= most or c is candidates[0]], trace, why)
+
+
+def _trace(source: Any) -> Trace | None:
+    from ..trace import from_seconds
+
+    if isinstance(source, Trace):
+        return source
+    return from_seconds(source) if isinstance(source, np.ndarray | list) else None
+
+
+def _workers(source: Any, trace: Trace | None, n: int | None) -> int:
+    workers = trace.n if trace else n
+    if workers is None or (n is not None and n != workers) or not isinstance(workers, int | np.integer) or workers < 1:
+        held = f"the trace has {trace.n} workers" if trace else "a latency model does not say how many workers there are"
+        raise Invalid(f"auto needs the number of workers n >= 1; {held}, but got n={n!r}.")
+    if trace is None and not hasattr(source, "sample"):
+        raise Invalid(f"auto needs a Trace, times (rounds, workers) or a latency model, but got {source!r}.")
+    return int(workers)
+
+
+def _require(dim: Any, bandwidth: Any, round_trip: float, max_bytes: Any, max_load: int, rounds: int) -> None:
+    if (bandwidth is not None or max_bytes is not None) and dim is None:
+        raise Invalid("auto needs dim, the coordinates of a gradient, to turn bandwidth or max_bytes into time or messages.")
+    if bandwidth is not None and not bandwidth > 0:
+        raise Invalid(
+            f"auto needs a bandwidth > 0 bytes/s, but got bandwidth={bandwidth!r}. Without a link nothing can be sent."
+        )
+    if max_load < 1 or rounds < 2 or not round_trip >= 0:
+        raise Invalid(f"auto needs max_load >= 1, rounds >= 2, round_trip >= 0, but got {max_load}, {rounds}, {round_trip}.")
+
+
+def _setting(source: Any, trace: Trace | None, n: int, why: Cause | None, rounds: int) -> Setting:
+    if trace is None:
+        return Setting(n, source, source, source, rounds, rounds)
+    seconds = trace.seconds
+    if len(seconds) < LEAST_ROUNDS:
+        raise Invalid(
+            f"auto chooses on one half of a trace and scores on the other: it needs {LEAST_ROUNDS} rounds, got {len(seconds)}."
+        )
+    half = len(seconds) // 2
+    model = ByPart if why and why.kind == "tasks" else Replay
+    return Setting(n, Replay(seconds[:half]), model(seconds[:half]), model(seconds[half:]), half, len(seconds) - half)
+
+
+def _through(model: Any, dim: int | None, bandwidth: float | None, round_trip: float) -> Any:
+    return model if bandwidth is None else Network(model, int(dim or 1), bandwidth, round_trip)
+
+
+Planned = tuple[Plan, bool]
+
+
+def _candidates(
+    setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed, progress: Callable[[str, int, int], None] | None
+) -> Iterator[Planned]:
+    """(plan, whether it is exact); waiting for all comes first."""
+    stages = [_baselines, _one_message, _blocks, _multi_message]
+    for number, stage in enumerate(stages):
+        if progress:
+            progress("planning", number, len(stages))
+        yield from stage(setting, n, max_load, dim, rng)
+
+
+def _fixed(code: Code, stop: Stop | None = None, name: str | None = None) -> Plan:
+    return Plan(name or code.name, lambda: code, np.nan, (np.nan, np.nan), stop or Recovered("span"))
+
+
+def _baselines(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
+    yield _fixed(uncoded(n), name="wait for all"), True
+    for gone in (1, 2):
+        if gone < n:
+            yield _fixed(uncoded(n), Count(n - gone), f"ignore the {gone} slowest" if gone > 1 else "ignore the slowest"), False
+    for copies in range(2, n + 1):
+        if n % copies == 0:
+            yield _fixed(fractional_repetition(n, copies - 1)), True
+
+
+def _one_message(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
+    if n > 1:
+        yield from _exact(lambda: (redundancy(setting.design, n, rng=rng),))
+
+
+def _blocks(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
+    if n > 1 and isinstance(setting.design, OneSpeed) and getattr(setting.design, "per", "round") == "round":
+        yield from _exact(lambda: (block_sizes(setting.design, n, dim or 10_000, rng=rng),))
+        yield from _exact(lambda: (block_sizes(setting.design, n, dim or 10_000, "tandon_tuned", rng=rng),))
+
+
+def _multi_message(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
+    rounds = max(200, setting.seen_rounds // 10)
+    for load in range(2, min(max_load, n) + 1):
+        yield _fixed(uncoded_mmc(n, load)), True
+        yield from _exact(partial(orders, setting.design, n, load, rounds=rounds, rng=rng))
+
+
+def _exact(planner: Callable[[], Iterable[Plan]]) -> Iterator[Planned]:
+    """Plans of a planner; none where it finds nothing that ends in finite time."""
+    try:
+        plans = list(planner())
+    except Invalid:
+        return
+    yield from ((plan, True) for plan in plans)
+
+
+Scored = tuple[float, NDArray[np.float64], float, float]
+
+
+def _score(planned: Planned, setting: Setting, network: Callable[[Any], Any], rng: Seed) -> Scored:
+    """Mean time on the rounds seen; times, and mean messages, on those held out; mean size of a message in gradients."""
+    plan, code = planned[0], planned[0].code
+    seeds = generator(rng if rng is None or isinstance(rng, int) else 0).spawn(2)
+    by = plan.stop.by if isinstance(plan.stop, Recovered) else "rule"
+    run = partial(simulate, code, stop=plan.stop, by=by)
+    seen = run(network(setting.seen), rounds=setting.seen_rounds, rng=seeds[0])
+    held = run(network(setting.held), rounds=setting.held_rounds, rng=seeds[1])
+    size = float((np.asarray(code.blocks)[code.messages.block] * code.messages.bits).mean() / FULL_BITS)
+    return seen.time.mean, held.time.values, held.messages.mean, size
+
+
+def _candidate(plan: Plan, exact: bool, wait: NDArray[np.float64], scored: Scored) -> Candidate:
+    seen, times, messages, size = scored
+    sample = Sample(times)
+    saving, interval = _saving(times, wait)
+    return Candidate(plan.name, plan, exact, seen, sample.mean, sample.ci95, saving, interval, messages, messages * size)
+
+
+def _saving(times: NDArray[np.float64], wait: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
+    """Share of the mean waiting time that is saved, with the interval of a ratio of paired means."""
+    if not np.isfinite(times).all() or not np.isfinite(wait).all():
+        saved = 1.0 if np.isfinite(times).all() else 0.0 if np.isinf(wait).any() else -np.inf
+        return saved, (saved, saved)
+    ratio = float(times.mean() / wait.mean())
+    half = NORMAL_975 * float((times - ratio * wait).std(ddof=1) / np.sqrt(len(times)) / wait.mean())
+    return 1 - ratio, (1 - ratio - half, 1 - ratio + half)
+
+
+def _advice(candidates: list[Candidate], trace: Trace | None, why: Cause | None) -> Advice:
+    """The exact scheme that was best on the rounds seen, if it also saves time on the others."""
+    wait = candidates[0]
+    best = min((c for c in candidates if c.exact), key=lambda c: c.seen)
+    helps = best is not wait and best.saving_ci95[0] > WORTH
+    reasons = [*_reasons(trace, why), *_outcome(best, wait)]
+    doubts = _doubts(trace)
+    if doubts:
+        verdict = "Cannot predict: " + "; ".join(doubts) + "."
+    elif helps:
+        low, high = best.saving_ci95
+        verdict = f"Use {best.name}: saves {100 * low:.1f} to {100 * high:.1f} % of the time of waiting for all."
+    else:
+        verdict = "Coding does not help here: wait for all."
+    ranking = tuple(sorted(candidates, key=lambda c: c.time))
+    return Advice(verdict, tuple(reasons), best if helps and not doubts else None, ranking, why, trace is not None)
+
+
+def _distinct(candidates: list[Candidate]) -> list[Candidate]:
+    """The first of those that do the same: equal times and messages."""
+    first: dict[tuple[float, ...], Candidate] = {}
+    for candidate in candidates:
+        first.setdefault((candidate.seen, candidate.time, candidate.messages, candidate.volume), candidate)
+    return list(first.values())
+
+
+def _reasons(trace: Trace | None, why: Cause | None) -> Iterator[str]:
+    if trace is None or why is None:
+        return
+    yield f"lateness: {why}"
+    if why.kind == "persistent":
+        yield f"replace worker {why.slowest}, or give it less data, before coding"
+    if why.kind == "tasks":
+        yield "a copy of slow data is as slow elsewhere, so the data are scored, not the workers; balance the batches instead"
+
+
+def _outcome(best: Candidate, wait: Candidate) -> Iterator[str]:
+    if best is wait:
+        yield "on the rounds used for choosing, no exact scheme was faster than waiting for all"
+        return
+    low, high = best.saving_ci95
+    if len(best.plan.code.blocks) > 1:
+        yield "blocks presume that parts of the gradient can be computed in turn, at a cost in proportion to their size"
+    yield (
+        f"chosen: {best.name}; on rounds that it was not chosen on it saves {100 * best.saving:.1f} % "
+        f"({100 * low:.1f} to {100 * high:.1f} %) and sends {best.volume:.1f} gradients a round"
+    )
+
+
+def _doubts(trace: Trace | None) -> list[str]:
+    """Why the past may not tell the future."""
+    if trace is None:
+        return []
+    told, doubts = trace.summary(), []
+    if told.drift_p < DRIFT_P and max(told.drift, 1 / told.drift) > DRIFT:
+        doubts.append(f"the trace drifts: the second half takes {told.drift:.2f} times as long as the first")
+    if told.load_curve and abs(told.load_curve[-1] - 1) > LOAD_CURVE:
+        tasks, factor = len(told.load_curve), told.load_curve[-1]
+        doubts.append(f"time is not proportional to work: {tasks} tasks take {factor:.2f} times as long as modelled")
+    return doubts
