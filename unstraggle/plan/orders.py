@@ -47,6 +47,7 @@ def orders(
     of `dim` coordinates at 32 bits, max_noise_gain the worst noise gain. All designs see the same random numbers: few rounds
     for all, `rounds` for those near the front. Intervals take rounds to be independent. Where workers may never answer, the
     designs are kept whose simulated rounds all ended; `Invalid` if there is none, or none within the limits.
+    Simulated means do not show that a mean is infinite (Pareto with shape <= 1): ask `latency.order_statistics(n)`.
 
     Plans: messages (mean), bound (no exact code on whole partial gradients is faster), params with clusters, load, orders and
     design. Do not plan by a family of latencies when there is a trace: pass `Empirical` or `Replay`.
