@@ -34,6 +34,18 @@ EXAMPLES = (
     "hybrid(uncorrelated_mmc(8, load=4, orders=[2, 3, 4]))",
 )
 
+APPROXIMATE_EXAMPLES = (
+    "ignore_stragglers(6)",
+    "ignore_stragglers(4, p=[0.1, 0.2, 0.3, 0.4])",
+    "bernoulli_code(10, load=2)",
+    "erasure_head(12, s=2)",
+    "regular_graph_code(10, degree=3)",
+    "expander_code(10, degree=3)",
+    "stochastic_code(8, p=0.3)",
+    "joint_code(6, p=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6])",
+)
+"""Codes whose gradient is not exact: they go with a deadline."""
+
 
 @cache
 def example(expression: str) -> Code:

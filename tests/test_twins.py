@@ -7,7 +7,7 @@ from unstraggle import Count, Deadline, First, Linger, Recovered, replay, simula
 from unstraggle.latency import ShiftedExponential
 from unstraggle.testing import Recorded
 
-from .examples import EXAMPLES, example
+from .examples import APPROXIMATE_EXAMPLES, EXAMPLES, example
 
 STOPS = {
     "recovered by rule": Recovered("rule"),
@@ -86,3 +86,17 @@ def test_one_speed_a_worker_needs_no_arrival_times(expression):
     written = simulate(code, Written(), rounds=500, rng=5)
     assert np.array_equal(fused.time.values, written.time.values)
     assert np.array_equal(fused.messages.values, written.messages.values)
+
+
+@pytest.mark.parametrize("expression", APPROXIMATE_EXAMPLES)
+@pytest.mark.parametrize("name", ["deadline", "count of workers", "linger after a deadline"])
+def test_approximate_codes_are_simulated_as_they_run(expression, name):
+    """They stop by the clock; whether a round was exact is decided by span."""
+    code = example(expression)
+    arrivals = arrivals_for(code, 400, seed=5)
+    fast, slow = (
+        simulate(code, Recorded(arrivals), STOPS[name], rounds=400, by="span"),
+        replay(code, arrivals, STOPS[name], by="span"),
+    )
+    assert np.allclose(fast.time.values, slow.time.values, rtol=1e-12, atol=0)
+    assert np.array_equal(fast.messages.values, slow.messages.values) and np.array_equal(fast.exact.values, slow.exact.values)

@@ -1,12 +1,35 @@
-"""Planners: which code for which cluster. Each returns a `Plan`, a front of them, or advice."""
+"""Planners: which code for which cluster. Each returns a `Plan`, a front of them, an allocation, or advice."""
 
 from .advice import Advice, Candidate
 from .auto import auto
 from .base import Plan
+from .bits import Bits, bits
 from .block_sizes import block_sizes
 from .cause import Cause, cause
+from .error import Error, least_bound, lemma_bound, mean_squared_error
 from .front import Front
 from .orders import orders
 from .redundancy import redundancy
+from .two_track import second_moment_weights, shrinkage, two_track
 
-__all__ = ["Advice", "Candidate", "Cause", "Front", "Plan", "auto", "block_sizes", "cause", "orders", "redundancy"]
+__all__ = [
+    "Advice",
+    "Bits",
+    "Candidate",
+    "Cause",
+    "Error",
+    "Front",
+    "Plan",
+    "auto",
+    "bits",
+    "block_sizes",
+    "cause",
+    "least_bound",
+    "lemma_bound",
+    "mean_squared_error",
+    "orders",
+    "redundancy",
+    "second_moment_weights",
+    "shrinkage",
+    "two_track",
+]

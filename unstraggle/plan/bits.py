@@ -1,0 +1,191 @@
+"""How many bits each worker's message gets: the allocation that makes the joint design's error bound least ([C] section V)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..codes.approximate import require_gamma, require_probabilities
+from ..codes.table import require_count
+from ..errors import Invalid
+from .bits_solvers import continuous, dynamic_program, equal_split, greedy, hull_and_core
+
+LEAST = 2
+"""Bits a coordinate below which the quantiser has no level but zero."""
+
+MOST_LEVELS = 498
+"""2^498 levels, about 1e150: their square is still finite."""
+
+Method = Literal["dp", "fast", "greedy", "equal", "relaxation"]
+Omega = str | Callable[[NDArray[np.float64]], ArrayLike] | ArrayLike
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Bits:
+    """An allocation: bits (n,) a coordinate of each worker's message, its utility (n,), and their sum, the objective.
+
+    The joint design with these bits has the error bound C^2 k^2 / objective.
+    """
+
+    bits: NDArray[np.int64]
+    utility: Floats
+    objective: float
+    method: str
+    gamma: float
+
+    @property
+    def budget(self) -> int:
+        """B, all bits a coordinate of a round in which everyone answers."""
+        return int(self.bits.sum())
+
+    @property
+    def residual(self) -> int:
+        """R = B - 2 n, what was to be allocated beyond the 2 bits that everyone needs."""
+        return self.budget - LEAST * len(self.bits)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers for JSON."""
+        return {
+            "bits": self.bits.tolist(),
+            "utility": self.utility.tolist(),
+            "objective": self.objective,
+            "method": self.method,
+            "gamma": self.gamma,
+            "budget": self.budget,
+            "residual": self.residual,
+        }
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} x {bits}" for bits, count in zip(*np.unique(self.bits, return_counts=True), strict=True))
+        return f"{self.budget} bits ({self.residual} beyond 2 each), {self.method}: {counts}; objective {self.objective:.6g}"
+
+
+def bits(
+    p: ArrayLike,
+    dim: int,
+    budget: int,
+    *,
+    method: Method = "dp",
+    gamma: float | Literal["balanced"] = 1.0,
+    omega: Omega = "paper",
+    most: int = 32,
+) -> Bits:
+    """Spend exactly `budget` bits a coordinate on n workers so that the sum of (1 - p_i) / (p_i + gamma omega(b_i)) is largest.
+
+    p: (n,) straggle probabilities. dim: coordinates of the gradient. budget: all bits together, at least 2 n and at most
+    `most` n. omega: relative variance of the quantiser, "paper" dim / (4 s^2) with s = 2^(b-1) - 1, "qsgd"
+    min(dim / (4 s^2), sqrt(dim) / s), a function of an array of bits, or measured values for 2, 3, ... bits, (L,) or (n, L).
+    gamma="balanced": mean p / omega(budget / n).
+
+    method: "dp" is exact, O(n budget most). "fast" takes the concave hull of the utilities and solves the workers near its
+    critical slope exactly; with up to 24 workers it is exact. "greedy", "equal" and "relaxation" are rivals from the paper:
+    do not use them, the utility is convex for few bits and they get stuck there.
+
+    >>> answer = bits([0.1, 0.5, 0.9], dim=1000, budget=18)
+    >>> answer.bits, answer.residual
+    (array([10,  6,  2]), 12)
+    """
+    late = _probabilities(p)
+    n = len(late)
+    dim = require_count("bits", "dim", dim, 1, 10**15, "Give the number of coordinates of the gradient.")
+    most = require_count("bits", "most", most, LEAST, 1024, "Messages have 2 to 1024 bits a coordinate.")
+    table = _variances(omega, dim, n, most)
+    most = table.shape[1] + LEAST - 1
+    why = f"Every worker needs 2 to {most} bits."
+    budget = require_count("bits", "budget", budget, LEAST * n, most * n, why)
+    factor = _balanced(late, table, omega, dim, budget / n) if gamma == "balanced" else require_gamma("bits", gamma)
+    extra = _solve(method, late, table, factor, budget - LEAST * n)
+    chosen = utilities(late, table, factor)[np.arange(n), extra]
+    return Bits(extra + LEAST, chosen, float(chosen.sum()), method, factor)
+
+
+def variance(model: str, dim: int, bits: ArrayLike) -> Floats:
+    """Relative variance of the stochastic quantiser at so many bits: a bound, by the paper's or the QSGD formula.
+
+    >>> variance("paper", 1000, [2, 4]).round(3), variance("qsgd", 1000, [2, 4]).round(3)
+    (array([250.   ,   5.102]), array([31.623,  4.518]))
+    """
+    levels = np.exp2(np.minimum(np.asarray(bits, dtype=float) - 1, MOST_LEVELS)) - 1
+    paper = dim / (4 * levels**2)
+    if model == "paper":
+        return np.asarray(paper)
+    if model == "qsgd":
+        return np.asarray(np.minimum(paper, np.sqrt(dim) / levels))
+    raise Invalid(f'bits needs omega="paper", "qsgd", a function or measured values, but got omega={model!r}.')
+
+
+def utilities(p: Floats, omega: Floats, gamma: float) -> Floats:
+    """(n, L) (1 - p_i) / (p_i + gamma omega), what worker i adds to the objective with 2, 3, ... bits ([C] equation 33)."""
+    price = p[:, None] + gamma * omega
+    if (price == 0).any():
+        worker = int(np.flatnonzero((price == 0).any(axis=1))[0])
+        raise Invalid(
+            f"bits needs p + gamma omega > 0, but worker {worker} has p=0 and no quantiser variance: it alone is exact. "
+            "Give it p > 0, or the bits at which its messages are exact, and allocate the rest."
+        )
+    return np.asarray((1 - p[:, None]) / price)
+
+
+def _solve(method: str, p: Floats, omega: Floats, gamma: float, residual: int) -> NDArray[np.int64]:
+    """(n,) bits beyond 2."""
+    u = utilities(p, omega, gamma)
+    if method == "dp":
+        return _ordered(dynamic_program(u, residual), p, omega)
+    if method == "fast":
+        return _ordered(hull_and_core(u, residual), p, omega)
+    if method == "greedy":
+        return greedy(u, residual)
+    if method == "equal":
+        return equal_split(p, residual)
+    if method == "relaxation":
+        return continuous(p, omega, gamma, residual)
+    raise Invalid(f'bits needs method="dp", "fast", "greedy", "equal" or "relaxation", but got {method!r}.')
+
+
+def _ordered(extra: NDArray[np.int64], p: Floats, omega: Floats) -> NDArray[np.int64]:
+    """More bits for smaller p, then for the lower index: no loss where quantisers are alike and a bit more is never worse."""
+    if np.ptp(omega, axis=0).any() or (np.diff(omega[0]) > 0).any():
+        return extra
+    sorted_extra = np.empty_like(extra)
+    sorted_extra[np.argsort(p, kind="stable")] = np.sort(extra)[::-1]
+    return sorted_extra
+
+
+def _probabilities(p: ArrayLike) -> Floats:
+    if np.ndim(p) != 1 or not np.size(p):
+        raise Invalid(f"bits needs one straggle probability for each worker, such as [0.1, 0.5], but got p={p!r}.")
+    return require_probabilities("bits", np.size(p), p)
+
+
+def _variances(omega: Omega, dim: int, n: int, most: int) -> Floats:
+    """(n, L) relative variance of each worker's quantiser with 2, 3, ..., at most `most` bits."""
+    steps = np.arange(LEAST, most + 1.0)
+    values = _evaluate(omega, dim, steps)[..., : len(steps)]
+    if values.ndim not in (1, 2) or not values.shape[-1] or (values.ndim == 2 and len(values) != n):
+        raise Invalid(f"bits needs omega for 2, 3, ... bits, (L,) or ({n}, L), but got shape {values.shape}.")
+    if not (np.isfinite(values) & (values >= 0)).all():
+        raise Invalid("bits needs finite variances omega >= 0, but got NaN, infinity or a negative number.")
+    return np.array(np.broadcast_to(values, (n, values.shape[-1])))
+
+
+def _evaluate(omega: Omega, dim: int, steps: Floats) -> Floats:
+    if isinstance(omega, str):
+        return variance(omega, dim, steps)
+    return np.asarray(omega(steps) if callable(omega) else omega, dtype=float)
+
+
+def _balanced(p: Floats, table: Floats, omega: Omega, dim: int, mean_bits: float) -> float:
+    """gamma for which the mean of gamma omega, at equal bits, is the mean of p ([C] section VI)."""
+    if isinstance(omega, str):
+        at = float(variance(omega, dim, mean_bits))
+    else:
+        place = np.arange(LEAST, LEAST + table.shape[1])
+        at = float(np.mean([np.interp(mean_bits, place, row) for row in table]))
+    if at <= 0:
+        raise Invalid(f'bits cannot balance gamma: omega is 0 at {mean_bits:g} bits. Give a number instead of "balanced".')
+    return float(p.mean() / at)
