@@ -74,7 +74,8 @@ def gains(p: NDArray[np.float64], omega: NDArray[np.float64], gamma: float = 1.0
     array([ 1.,  0., inf])
     """
     price = p + gamma * omega
-    return np.where(p == 1, 0.0, np.divide(1 - p, price, out=np.full(len(p), np.inf), where=price > 0))
+    with np.errstate(over="ignore"):
+        return np.where(p == 1, 0.0, np.divide(1 - p, price, out=np.full(len(p), np.inf), where=price > 0))
 
 
 def row_sums(p: NDArray[np.float64], omega: NDArray[np.float64], gamma: float, k: float) -> NDArray[np.float64]:

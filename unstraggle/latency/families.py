@@ -56,8 +56,8 @@ def _pareto_moment(n: int, power: float) -> Times:
 
 
 @dataclass(frozen=True, repr=False)
-class Weibull(Family):
-    """shift + scale W with P(W > t) = exp(-t^shape): heavier than exponential for shape < 1, lighter above."""
+class Shaped(Family):
+    """shift + scale W, where a shape says what W is like."""
 
     shape: float
     scale: float = 1.0
@@ -67,6 +67,11 @@ class Weibull(Family):
         super().__post_init__()
         require(self, shape=(self.shape, 0), scale=(self.scale, 0))
         require_shift(self, self.shift)
+
+
+@dataclass(frozen=True, repr=False)
+class Weibull(Shaped):
+    """shift + scale W with P(W > t) = exp(-t^shape): heavier than exponential for shape < 1, lighter above."""
 
     def quantile(self, lower: Times, upper: Times) -> Times:
         exponential = np.where(lower < 0.5, -np.log1p(-lower), -np.log(upper))
@@ -126,17 +131,8 @@ class BurrXII(Family):
 
 
 @dataclass(frozen=True, repr=False)
-class Gamma(Family):
+class Gamma(Shaped):
     """shift + scale W with W gamma distributed: a sum of `shape` exponential stages."""
-
-    shape: float
-    scale: float = 1.0
-    shift: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, shape=(self.shape, 0), scale=(self.scale, 0))
-        require_shift(self, self.shift)
 
     def quantile(self, lower: Times, upper: Times) -> Times:
         standard = np.where(lower < 0.5, gammaincinv(self.shape, lower), gammainccinv(self.shape, upper))

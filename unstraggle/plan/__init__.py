@@ -6,6 +6,7 @@ from .base import Plan
 from .bits import Bits, bits
 from .block_sizes import block_sizes
 from .cause import Cause, cause
+from .deadline import deadline
 from .error import Error, least_bound, lemma_bound, mean_squared_error
 from .front import Front
 from .orders import orders
@@ -24,6 +25,7 @@ __all__ = [
     "bits",
     "block_sizes",
     "cause",
+    "deadline",
     "least_bound",
     "lemma_bound",
     "mean_squared_error",

@@ -1,0 +1,202 @@
+"""When to stop waiting: the deadline, the code and the bits that reach a target error soonest ([C] with a latency model)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array
+
+from ..code import Code, Messages
+from ..codes.joint_code import joint_code
+from ..codes.table import require_workers
+from ..decoders import Fixed
+from ..errors import Invalid
+from ..latency import Heterogeneous
+from ..stop import Deadline
+from .base import Plan
+from .bits import bits as allocate
+from .bits import variance
+
+Floats = NDArray[np.float64]
+
+GRID, REFINED = 48, 16
+"""Deadlines that are tried over the whole range, and then around the best of them."""
+
+NEVER = 1 - 1e-6
+"""A worker that is late more often than this is not used: its rare messages would count a million times."""
+
+STARTS, STEPS = (1.0, 1.5, 2.0, 3.0), 5
+"""Work to begin with, and rounds of fitting straggle probabilities to the work that a code gives, and a code to these."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A deadline with the code designed for it: straggle probabilities p (n,), and the bound on the relative error."""
+
+    tau: float
+    code: Code
+    p: Floats
+    bits: NDArray[np.int64] | None
+    error: float
+
+    @property
+    def cost(self) -> float:
+        """tau (1 + error): the time to any target is in proportion to this ([C] Theorem 2 for strongly convex losses)."""
+        return self.tau * (1 + self.error)
+
+
+def deadline(
+    latency: Any,
+    n: int,
+    k: int | None = None,
+    *,
+    dim: int | None = None,
+    budget: int | None = None,
+    bandwidth: float | None = None,
+    omega: str = "qsgd",
+) -> Plan:
+    """The deadline tau for which tau (1 + 1 / Delta) is least, with the unbiased joint code for p_i = P(worker i is late).
+
+    1 / Delta bounds E|estimate - gradient|^2 / (C k)^2, so that the steps to a target are in proportion to 1 + 1 / Delta and
+    the time to tau times that. The p_i are those of the work that the code really gives each worker, which keeps it unbiased.
+    budget: bits a coordinate of all workers together, allocated with the code (needs dim); bandwidth: bytes/s a worker, whose
+    transfer then counts (needs dim). Returns the code together with `Deadline(tau)`: use neither without the other.
+
+    cost: seconds, up to a factor that is the same for all deadlines. params: "tau", "p", "error" (the bound), "bits".
+
+    >>> from unstraggle.latency import ShiftedExponential
+    >>> plan = deadline(ShiftedExponential(rate=1, shift=1), n=10)
+    >>> 1 < plan.params["tau"] < 6, plan.stop == Deadline(plan.params["tau"])
+    (True, True)
+    """
+    n = require_workers("deadline", n)
+    k = n if k is None else require_workers("deadline", k)
+    _require(latency, n, dim, budget, bandwidth)
+
+    def trials(taus: Floats) -> list[Trial]:
+        found = (_trial(latency, n, k, float(tau), dim, budget, bandwidth, omega) for tau in taus)
+        return [trial for trial in found if trial is not None]
+
+    coarse = trials(_range(latency, n, k))
+    if not coarse:
+        raise Invalid(f"deadline found no time by which any of {n} workers answers under {latency!r}, its messages included.")
+    best = min(coarse, key=lambda trial: trial.cost)
+    best = min([best, *trials(best.tau * np.linspace(0.8, 1.25, REFINED))], key=lambda trial: trial.cost)
+    params = {
+        "tau": best.tau,
+        "p": best.p.tolist(),
+        "error": best.error,
+        "bits": None if best.bits is None else best.bits.tolist(),
+    }
+    return Plan(
+        f"deadline({best.tau:.4g})", lambda: best.code, best.cost, (best.cost, best.cost), Deadline(best.tau), params=params
+    )
+
+
+def _range(latency: Any, n: int, k: int) -> Floats:
+    """From deadlines that hardly anyone meets to ones that nearly everyone who answers does, also with some more work."""
+    times = np.geomspace(1e-9, 1e9, 2000)
+    late = np.array([np.mean(_survival(latency, np.full(n, max(1.0, k / n)), t)) for t in times])
+    if late[-1] >= 1:
+        return np.empty(0)
+    low, high = times[late < max(0.995, late[-1] + 1e-12)][0], times[late <= late[-1] + 0.002][0]
+    return np.geomspace(low, 4 * high, GRID)
+
+
+def _trial(
+    latency: Any, n: int, k: int, tau: float, dim: int | None, budget: int | None, bandwidth: float | None, omega: str
+) -> Trial | None:
+    """The best code found for a deadline; None where nobody would meet it.
+
+    More weight is more work, which makes a worker later and worth less weight: going round this circle need not settle, so that
+    every code on the way is scored as it is.
+    """
+    late = partial(_late, latency, tau=tau, dim=dim, bandwidth=bandwidth)
+    found = [each for work in _starts(late, n) for each in _circle(late, k, tau, work, dim, budget, omega)]
+    return min(found, key=lambda trial: trial.error, default=None)
+
+
+def _starts(late: Callable[..., Floats], n: int) -> Iterator[Floats]:
+    """Equal work for all; where workers differ also for all but the latest ones, who are then left out."""
+    p = late(np.full(n, max(STARTS)), sent=None)
+    left_out = [0] if np.ptp(p) < 1e-9 else np.unique(np.linspace(0, n // 2, 6).astype(int)).tolist()
+    for count in left_out:
+        used = np.ones(n)
+        used[np.argsort(-p, kind="stable")[:count]] = 0.0
+        yield from (start * used for start in STARTS)
+
+
+def _circle(
+    late: Callable[..., Floats], k: int, tau: float, work: Floats, dim: int | None, budget: int | None, omega: str
+) -> Iterator[Trial]:
+    """Codes for the work of the code before."""
+    n, sent = len(work), None
+    for _ in range(STEPS):
+        p = late(work, sent=sent)
+        if (p == 1).all():
+            return
+        sent = None if budget is None else allocate(p, dim or 1, budget, method="fast", omega=omega).bits
+        noise = np.zeros(n) if sent is None else variance(omega, dim or 1, sent)
+        code = joint_code(n, k, p=p.tolist(), omega=noise.tolist())
+        before, work = work, _work(code)
+        true = late(work, sent=sent)
+        if (true[work > 0] < 1).all():
+            yield _scored(_unbiased(code, p, true, sent), tau, true, noise, sent)
+        if np.array_equal(work, before):
+            return
+
+
+def _scored(code: Code, tau: float, p: Floats, noise: Floats, sent: NDArray[np.int64] | None) -> Trial:
+    """The bound of [C] Lemma 1 for this code, relative to (C k)^2."""
+    weights = (1 - p) * np.bincount(code.messages.worker, np.asarray(code.messages.coef.sum(axis=1)).ravel(), code.n)
+    prices = np.divide(p + noise, 1 - p, out=np.zeros(code.n), where=p < 1)
+    return Trial(tau, code, p, sent, float((prices * weights**2).sum()) / code.k**2)
+
+
+def _late(latency: Any, work: Floats, *, tau: float, sent: Any, dim: int | None, bandwidth: float | None) -> Floats:
+    """(n,) probability that a worker's message is not there at tau; a worker without work is never heard."""
+    transfer = 0.0 if bandwidth is None or dim is None else dim * (32 if sent is None else sent) / 8 / bandwidth
+    left = np.broadcast_to(np.asarray(tau - transfer, dtype=float), work.shape)
+    late = _survival(latency, np.maximum(work, 1e-12), np.maximum(left, 0.0))
+    return np.where((work > 0) & (left > 0) & (late < NEVER), late, 1.0)
+
+
+def _survival(latency: Any, work: Floats, tau: Any) -> Floats:
+    taus = np.broadcast_to(np.asarray(tau, dtype=float), work.shape)
+    if isinstance(latency, Heterogeneous):
+        return np.array([float(model.survival(w, t)) for model, w, t in zip(latency.workers, work, taus, strict=True)])
+    return np.broadcast_to(np.asarray(latency.survival(work, taus), dtype=float), work.shape)
+
+
+def _work(code: Code) -> Floats:
+    """(n,) units of work that the code gives each worker."""
+    return np.asarray(np.bincount(code.tasks.worker, weights=code.tasks.work, minlength=code.n), dtype=float)
+
+
+def _unbiased(code: Code, assumed: Floats, true: Floats, sent: NDArray[np.int64] | None) -> Code:
+    """The same structure with the coefficients that are unbiased for the true probabilities, and with its bits."""
+    table = code.messages
+    scale = (1 - assumed[table.worker]) / (1 - true[table.worker])
+    coef = csr_array(diags_array(scale) @ table.coef)
+    messages = Messages(table.worker, table.after, coef, table.block, table.bits if sent is None else sent[table.worker])
+    return replace(code, messages=messages, decoder=Fixed(coef))
+
+
+def _require(latency: Any, n: int, dim: Any, budget: Any, bandwidth: Any) -> None:
+    if not hasattr(latency, "survival") or getattr(latency, "per", "round") == "task":
+        raise Invalid(
+            f"deadline needs a latency model that knows P(late), with one speed a worker a round, but got {latency!r}."
+        )
+    if isinstance(latency, Heterogeneous) and latency.n != n:
+        raise Invalid(f"deadline got a latency model of {latency.n} workers for n={n}.")
+    if (budget is not None or bandwidth is not None) and (dim is None or dim < 1):
+        raise Invalid(
+            f"deadline needs dim >= 1, the coordinates of a gradient, for a budget or a bandwidth, but got dim={dim!r}."
+        )
+    if bandwidth is not None and not bandwidth > 0:
+        raise Invalid(f"deadline needs a bandwidth > 0 bytes/s, but got bandwidth={bandwidth!r}.")
