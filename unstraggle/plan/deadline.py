@@ -24,8 +24,8 @@ from .bits import variance
 
 Floats = NDArray[np.float64]
 
-GRID, REFINED = 48, 16
-"""Deadlines that are tried over the whole range, and then around the best of them."""
+GRID, PROMISING, REFINED = 32, 3, 8
+"""Deadlines that are tried over the whole range, how many of them look promising, and how many are tried around each."""
 
 NEVER = 1 - 1e-6
 """A worker that is late more often than this is not used: its rare messages would count a million times."""
@@ -85,8 +85,9 @@ def deadline(
     coarse = trials(_range(latency, n, k))
     if not coarse:
         raise Invalid(f"deadline found no time by which any of {n} workers answers under {latency!r}, its messages included.")
-    best = min(coarse, key=lambda trial: trial.cost)
-    best = min([best, *trials(best.tau * np.linspace(0.8, 1.25, REFINED))], key=lambda trial: trial.cost)
+    promising = sorted(coarse, key=lambda trial: trial.cost)[:PROMISING]
+    fine = [trial for near in promising for trial in trials(near.tau * np.linspace(0.88, 1.14, REFINED))]
+    best = min([*promising, *fine], key=lambda trial: trial.cost)
     params = {
         "tau": best.tau,
         "p": best.p.tolist(),
@@ -123,7 +124,7 @@ def _trial(
 
 def _starts(late: Callable[..., Floats], n: int) -> Iterator[Floats]:
     """Equal work for all; where workers differ also for all but the latest ones, who are then left out."""
-    p = late(np.full(n, max(STARTS)), sent=None)
+    p = late(np.full(n, min(STARTS)), sent=None)
     left_out = [0] if np.ptp(p) < 1e-9 else np.unique(np.linspace(0, n // 2, 6).astype(int)).tolist()
     for count in left_out:
         used = np.ones(n)
