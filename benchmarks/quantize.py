@@ -1,0 +1,182 @@
+"""Quantisers against copying the same vector, and against what is written without kernels: ratios within one run."""
+
+import time
+import zlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unstraggle.quantizers import Identity, Qsgd, Sign, read, warmup
+from unstraggle.quantizers.cpu import Source, grid, pack
+
+from .common import save
+
+LENGTHS = {10**6: 100, 10**7: 20, 10**8: 7}
+"""Coordinates, and how often everything is repeated."""
+BITS = (2, 3, 4, 5, 6, 7, 8, 12, 16)
+MESSAGES = 4
+RIVAL_LENGTH, RIVAL_REPEATS = 10**7, 3
+
+Timed = dict[str, Callable[[], Any]]
+
+
+def best_times(runs: Timed, repeats: int) -> dict[str, float]:
+    """Shortest time of each, taken in turns; processor time where that is below wall-clock time, since cores may be shared."""
+    best = dict.fromkeys(runs, np.inf)
+    for turn in range(repeats + 1):
+        for name, run in runs.items():
+            wall, processor = time.perf_counter(), time.thread_time()
+            run()
+            taken = min(time.perf_counter() - wall, time.thread_time() - processor)
+            best[name] = min(best[name], taken if turn else np.inf)
+    return best
+
+
+def ratios(runs: Timed, repeats: int) -> dict[str, float]:
+    """Time of the run named copy, over that of each other."""
+    best = best_times(runs, repeats)
+    return {name: round(best["copy"] / seconds, 3) for name, seconds in best.items() if name != "copy"}
+
+
+def against_copy(length: int, repeats: int) -> list[dict[str, Any]]:
+    """One thread, memory used again. 1.0 means: as long as numpy.copyto of the float32 vector takes."""
+    x = np.random.default_rng(0).standard_normal(length, dtype=np.float32)
+    out, total = np.zeros_like(x), np.zeros_like(x)
+    rows = []
+    for bits in BITS:
+        row = ratios({"copy": partial(np.copyto, out, x), **quantizing(bits, x, total)}, repeats)
+        row["accumulate_4_per_message"] = round(MESSAGES * row.pop("accumulate_4"), 3)
+        rows.append({"length": length, "bits": bits, **row})
+        print(f"L={length:.0e} b={bits:2}  " + "  ".join(f"{name} {ratio:.2f}" for name, ratio in row.items()), flush=True)
+    others = ratios({"copy": partial(np.copyto, out, x), **unquantized(x, total)}, repeats)
+    print(f"L={length:.0e}  " + "  ".join(f"{name} {ratio:.2f}" for name, ratio in others.items()), flush=True)
+    return [*rows, {"length": length, **others}]
+
+
+def quantizing(bits: int, x: NDArray[np.float32], total: NDArray[np.float32]) -> Timed:
+    plain, bucketed = Qsgd(bits), Qsgd(bits, bucket=512)
+    payloads = [plain.encode(x, seed) for seed in range(MESSAGES)]
+    messages = [read(payload) for payload in payloads]
+    room = np.empty(bucketed.size(len(x)), np.uint8)
+    source, steps = Source(x), np.zeros(1, np.float32)
+    words = room[plain.format.start(len(x)) : plain.size(len(x))]
+    _, scale, factor = grid(plain.format, source)
+    return {
+        "quantise_pack": partial(pack, plain.format, source, 1, steps, words, scale, factor),
+        "encode": partial(plain.encode, x, 1, out=room),
+        "encode_bucket_512": partial(bucketed.encode, x, 1, out=room),
+        "check": partial(read, payloads[0]),
+        "accumulate": partial(plain.accumulate, messages[:1], [1e-3], total),
+        "accumulate_4": partial(plain.accumulate, messages, [1e-3] * MESSAGES, total),
+        "check_and_accumulate": partial(plain.accumulate, payloads[:1], [1e-3], total),
+    }
+
+
+def unquantized(x: NDArray[np.float32], total: NDArray[np.float32]) -> Timed:
+    sign, identity = Sign(), Identity()
+    bit, whole = sign.encode(x, 0), identity.encode(x, 0)
+    room = np.empty(identity.size(len(x)), np.uint8)
+    return {
+        "norm": partial(grid, sign.format, Source(x)),
+        "sign_encode": partial(sign.encode, x, 1, out=room),
+        "sign_accumulate": partial(sign.accumulate, [read(bit)], [1e-3], total),
+        "identity_encode": partial(identity.encode, x, 1, out=room),
+        "identity_accumulate": partial(identity.accumulate, [read(whole)], [1e-3], total),
+        "crc32_of_float32": partial(zlib.crc32, whole),
+    }
+
+
+def threads(length: int = 10**8, repeats: int = 5) -> dict[str, float]:
+    """Two threads against one, wall-clock."""
+    x = np.random.default_rng(0).standard_normal(length, dtype=np.float32)
+    quantizer, total = Qsgd(4), np.zeros_like(x)
+    room, message = np.empty(quantizer.size(length), np.uint8), read(quantizer.encode(x, 0))
+    result = {}
+    for name, run in {
+        "encode": partial(quantizer.encode, x, 1, out=room),
+        "accumulate": partial(quantizer.accumulate, [message], [1.0], total),
+    }.items():
+        one, two = (min(_wall(partial(run, threads=count)) for _ in range(repeats)) for count in (1, 2))
+        result[name] = round(one / two, 2)
+    return result
+
+
+def _wall(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def numpy_qsgd(x: NDArray[np.float32], bits: int, rng: np.random.Generator) -> tuple[np.float32, NDArray[np.uint8]]:
+    """The formula as one writes it in NumPy: one norm, fields packed by packbits."""
+    levels = 2 ** (bits - 1) - 1
+    norm = np.linalg.norm(x)
+    scaled = np.abs(x) / norm * levels
+    level = np.floor(scaled)
+    level += rng.random(len(x), dtype=np.float32) < scaled - level
+    codes = level.astype(np.uint16) | (x < 0).astype(np.uint16) << (bits - 1)
+    digits = codes[:, None] >> np.arange(bits - 1, -1, -1, dtype=np.uint16) & 1
+    return norm, np.packbits(digits.astype(np.uint8))
+
+
+def numpy_add(norm: np.float32, packed: NDArray[np.uint8], bits: int, out: NDArray[np.float32]) -> None:
+    levels = 2 ** (bits - 1) - 1
+    digits = np.unpackbits(packed, count=len(out) * bits).reshape(-1, bits)
+    codes = digits[:, 1:] @ (1 << np.arange(bits - 2, -1, -1)).astype(np.uint16)
+    out += norm / levels * np.where(digits[:, 0], -1, 1) * codes
+
+
+def torch_qsgd(x: Any, levels: int) -> Any:
+    """Level by level in tensor operations, int8 and not packed, as compression frameworks for PyTorch do it."""
+    import torch
+
+    norm = x.norm()
+    scaled = levels / norm * x.abs()
+    floor = scaled.floor()
+    level = floor + (torch.rand_like(x) < scaled - floor)
+    return norm, (level * x.sign()).to(torch.int8)
+
+
+def rivals(length: int = RIVAL_LENGTH) -> list[dict[str, Any]]:
+    """Seconds of ours and of the rivals, one thread, one norm, new memory for every result on both sides."""
+    x = np.random.default_rng(0).standard_normal(length, dtype=np.float32)
+    rows = [_rival("numpy, packbits", length, 4, *_numpy_runs(x, 4), *_own_runs(x, 4))]
+    try:
+        import torch
+    except ImportError:
+        print("torch is not installed: no comparison with tensor operations")
+        return rows
+    torch.set_num_threads(1)
+    tensor, total = torch.from_numpy(x), torch.zeros(length)
+    norm, levels = torch_qsgd(tensor, 127)
+    runs = partial(torch_qsgd, tensor, 127), lambda: total.add_(norm / 127 * levels.float())
+    return [*rows, _rival(f"torch {torch.__version__}, int8 unpacked", length, 8, *runs, *_own_runs(x, 8))]
+
+
+def _numpy_runs(x: NDArray[np.float32], bits: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    rng, total = np.random.default_rng(0), np.zeros_like(x)
+    norm, packed = numpy_qsgd(x, bits, rng)
+    return partial(numpy_qsgd, x, bits, rng), partial(numpy_add, norm, packed, bits, total)
+
+
+def _own_runs(x: NDArray[np.float32], bits: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    payload, total = Qsgd(bits).encode(x, 0), np.zeros_like(x)
+    return partial(Qsgd(bits).encode, x, 0), partial(Qsgd(bits).accumulate, [payload], [1.0], total)
+
+
+def _rival(name: str, length: int, bits: int, *runs: Callable[[], Any]) -> dict[str, Any]:
+    names = ("rival_encode", "rival_accumulate", "encode", "accumulate")
+    best = best_times(dict(zip(names, runs, strict=True)), RIVAL_REPEATS)
+    faster = {name: round(best[f"rival_{name}"] / best[name], 1) for name in ("encode", "accumulate")}
+    print(f"{name}, L={length:.0e}, b={bits}: encode {faster['encode']} x, check and accumulate {faster['accumulate']} x")
+    return {"rival": name, "length": length, "bits": bits, "times_faster": faster} | {k: round(v, 5) for k, v in best.items()}
+
+
+def main(lengths: dict[int, int] | None = None) -> None:
+    warmup(1, *BITS, 32)
+    rows = [row for length, repeats in (lengths or LENGTHS).items() for row in against_copy(length, repeats)]
+    what = "time of numpy.copyto of the float32 vector over time of the operation; one thread, memory used again"
+    save("quantize", {"ratio": what, "against_copy": rows, "rivals": rivals(), "two_threads_over_one": threads()})

@@ -1,0 +1,190 @@
+"""Quantisers on the CPU: the bits of the reference, unbiased, of the stated variance; broken payloads are refused."""
+
+import numpy as np
+import pytest
+
+from unstraggle import Invalid
+from unstraggle.quantizers import ErrorFeedback, Identity, Qsgd, Sign, accumulate, decode, read, reference
+
+ALL_BITS = range(2, 17)
+BUCKETS = (None, 512, 2048)
+LENGTHS = (1, 2, 15, 511, 512, 513, 5000)
+
+
+def vector(length, seed=0):
+    return np.random.default_rng(seed).standard_normal(length).astype(np.float32)
+
+
+@pytest.mark.parametrize("bits", ALL_BITS)
+def test_payloads_are_those_of_the_reference_bit_for_bit(bits):
+    for bucket in BUCKETS:
+        quantizer = Qsgd(bits, bucket)
+        for length in LENGTHS:
+            x = vector(length, length)
+            payload = quantizer.encode(x, seed=length + 1)
+            found = read(payload)
+            steps, words = reference.encode(x, length + 1, quantizer.format)
+            assert len(payload) == quantizer.size(length)
+            assert np.array_equal(found.steps, steps) and np.array_equal(found.words.view(np.uint32), words)
+            assert np.array_equal(quantizer.decode(payload), reference.decode(steps, words, length, quantizer.format))
+
+
+@pytest.mark.parametrize("bits", ALL_BITS)
+def test_the_wire_holds_exactly_so_many_bits_a_coordinate(bits):
+    assert 8 * (Qsgd(bits).size(2**20) - Qsgd(bits).size(0)) - bits * 2**20 <= 8 * 64
+    assert Qsgd(bits, 512).size(2**20) - Qsgd(bits, None).size(2**20) == pytest.approx(4 * 2**11, abs=64)
+
+
+@pytest.mark.parametrize("quantizer", [Qsgd(4), Qsgd(3, 512), Sign(), Identity()], ids=repr)
+def test_threads_and_buffers_change_nothing(quantizer):
+    x = vector(200_000)
+    payload = quantizer.encode(x, seed=9)
+    again = quantizer.encode(x, seed=9, out=np.full(quantizer.size(len(x)) + 100, 7, np.uint8), threads=2)
+    assert bytes(payload) == bytes(again)
+    assert np.array_equal(quantizer.decode(payload), quantizer.decode(payload, threads=2))
+    assert not np.array_equal(quantizer.encode(x, seed=10), payload)
+
+
+@pytest.mark.parametrize("quantizer", [Qsgd(b, u) for b in ALL_BITS for u in (None, 512)] + [Sign(), Sign(512)], ids=repr)
+def test_unbiased_with_the_stated_variance(quantizer):
+    x, draws = vector(700, seed=3), 1500
+    decoded = np.array([quantizer.decode(quantizer.encode(x, seed)) for seed in range(draws)], dtype=float)
+    spread = decoded.std(axis=0)
+    z = (decoded.mean(axis=0) - x)[spread > 0] / spread[spread > 0] * np.sqrt(draws)
+    assert np.abs(z).max() < 5.2 and abs(z.std() - 1) < 0.15
+    squares = ((decoded - x) ** 2).sum(axis=1)
+    assert abs(squares.mean() - quantizer.variance(x)) <= 5 * squares.std() / np.sqrt(draws) + 1e-12
+    bounds = quantizer.omega(700, "qsgd"), quantizer.omega(700)
+    assert quantizer.variance(x, relative=True) <= 1.00001 * bounds[0] <= 1.00002 * bounds[1]
+
+
+@pytest.mark.parametrize("bits", [2, 3, 5, 8])
+def test_levels_lie_on_the_grid_and_signs_are_kept(bits):
+    x = vector(3000)
+    quantizer = Qsgd(bits)
+    decoded, step = quantizer.decode(quantizer.encode(x, seed=1)), float(read(quantizer.encode(x, seed=1)).steps[0])
+    levels = decoded / step
+    assert np.array_equal(levels, np.rint(levels)) and np.abs(levels).max() <= 2 ** (bits - 1) - 1
+    assert (decoded * x >= 0).all()
+
+
+@pytest.mark.parametrize("quantizer", [Qsgd(4), Qsgd(2, 512)], ids=repr)
+def test_special_vectors(quantizer):
+    for length in (1, 600):
+        assert not quantizer.decode(quantizer.encode(np.zeros(length), seed=1)).any()
+    for value in (3.0, -2.5, 1e-30, 1e30):
+        one = np.zeros(700, np.float32)
+        one[13] = value
+        assert quantizer.decode(quantizer.encode(one, seed=2)) == pytest.approx(one, rel=1e-6)
+    assert quantizer.decode(quantizer.encode([], seed=0)).shape == (0,)
+    for scale in (1e-35, 1e25):
+        x = (vector(600) * scale).astype(np.float32)
+        decoded = quantizer.decode(quantizer.encode(x, seed=5))
+        ratio = np.linalg.norm(decoded.astype(float)) / np.linalg.norm(x.astype(float))
+        assert np.isfinite(decoded).all() and 0.05 < ratio < 60
+
+
+def test_accumulate_is_the_weighted_sum_also_of_different_formats():
+    x = [vector(5000, seed) for seed in range(5)]
+    quantizers = [Qsgd(3), Qsgd(3), Qsgd(8, 512), Sign(), Identity()]
+    payloads = [q.encode(v, seed=i) for i, (q, v) in enumerate(zip(quantizers, x, strict=True))]
+    weights = [0.5, -2.0, 1.0, 0.25, 3.0]
+    out = vector(5000, 99)
+    expected = out + sum(w * decode(p).astype(float) for w, p in zip(weights, payloads, strict=True))
+    assert accumulate(payloads, weights, out) == pytest.approx(expected, rel=1e-4, abs=1e-3)
+
+
+@pytest.fixture
+def payload():
+    return Qsgd(5, 512).encode(vector(1300), seed=4)
+
+
+def test_every_changed_byte_is_noticed(payload):
+    places = [*range(48), *range(48, len(payload), 37), len(payload) - 1]
+    for place in places:
+        for flip in (1, 0x80):
+            changed = payload.copy()
+            changed[place] ^= flip
+            with pytest.raises(Invalid):
+                decode(changed)
+
+
+def test_what_is_cut_off_or_foreign_is_refused(payload):
+    for size in (0, 1, 3, 4, 16, 47, 48, 60, len(payload) - 1):
+        with pytest.raises(Invalid):
+            decode(payload[:size])
+    for foreign in (b"", b"GIF89a" * 20, bytes(1000), np.concatenate([payload, payload])):
+        with pytest.raises(Invalid):
+            decode(foreign)
+    with pytest.raises(Invalid, match="bytes"):
+        decode([1, 2, 3])
+
+
+def test_absurd_lengths_are_refused_before_anything_is_allocated(payload):
+    import struct
+    import zlib
+
+    fields = list(struct.unpack("<4sBBBBIIQQQQ", bytes(payload[:48])))
+    fields[7], fields[6] = 2**60, 0
+    fields[6] = zlib.crc32(struct.pack("<4sBBBBIIQQQQ", *fields))
+    forged = np.concatenate([np.frombuffer(struct.pack("<4sBBBBIIQQQQ", *fields), np.uint8), payload[48:]])
+    with pytest.raises(Invalid, match=r"has .* bytes, but got"):
+        decode(forged)
+
+
+def test_a_bad_payload_leaves_the_sum_as_it_was(payload):
+    out, bad = vector(1300, 1), payload.copy()
+    bad[-1] ^= 1
+    before = out.copy()
+    with pytest.raises(Invalid):
+        accumulate([payload, bad], [1.0, 1.0], out)
+    assert np.array_equal(out, before)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Qsgd(1),
+        lambda: Qsgd(17),
+        lambda: Qsgd(4, bucket=100),
+        lambda: Qsgd(4).encode([1.0, np.nan], seed=0),
+        lambda: Qsgd(4).encode([1.0, np.inf], seed=0),
+        lambda: Qsgd(4).encode([[1.0]], seed=0),
+        lambda: Qsgd(4).encode(["a"], seed=0),
+        lambda: Qsgd(4).encode([1.0], seed=-1),
+        lambda: Qsgd(4).encode(vector(100), seed=0, out=np.empty(10, np.uint8)),
+        lambda: Qsgd(4).decode(Qsgd(4).encode([1.0], seed=0), out=np.empty(2, np.float32)),
+        lambda: accumulate([Qsgd(4).encode([1.0], seed=0)], [np.nan], np.zeros(1, np.float32)),
+        lambda: ErrorFeedback(ErrorFeedback(Qsgd(4))),
+    ],
+    ids=range(12),
+)
+def test_bad_input(call):
+    with pytest.raises(Invalid):
+        call()
+
+
+def descend(quantizer, steps=400, rate=0.01):
+    """Distance from the optimum of a quadratic after gradient steps with quantised gradients."""
+    x = vector(2000, 5).astype(float)
+    for step in range(steps):
+        x = x - rate * quantizer.decode(quantizer.encode(x.astype(np.float32), seed=step))
+        if np.linalg.norm(x) > 1e12:
+            break
+    return float(np.linalg.norm(x))
+
+
+def test_plain_error_feedback_diverges_where_scaled_does_not():
+    """Spec 9.9 and test 20: at 2 bits omega is far above 1."""
+    start = float(np.linalg.norm(vector(2000, 5)))
+    assert Qsgd(2).omega(2000, "qsgd") > 10
+    assert descend(ErrorFeedback(Qsgd(2))) > 100 * start
+    assert descend(ErrorFeedback(Qsgd(2), scaled=True)) < start
+    assert descend(ErrorFeedback(Qsgd(8, 512)), rate=0.3) < 1e-3 * start
+
+
+def test_lost_payloads_are_taken_back():
+    feedback, x = ErrorFeedback(Qsgd(3)), vector(600)
+    payload = feedback.encode(x, seed=0)
+    feedback.lost(payload)
+    assert feedback.error == pytest.approx(x, abs=1e-5)
