@@ -15,7 +15,7 @@ LATENCY = ShiftedExponential(rate=2.0, shift=0.1)
 def test_results_depend_on_neither_threads_nor_memory(monkeypatch):
     import sys
 
-    module = sys.modules["unstraggle.simulate"]
+    module = sys.modules["unstraggle.simulation"]
     code = codes.uncoded_mmc(8, load=3)
     one = simulate(code, LATENCY, rounds=20_000, rng=1, threads=1)
     many = simulate(code, LATENCY, rounds=20_000, rng=1, threads=3)
@@ -161,7 +161,7 @@ def test_replayed_rounds_go_on_over_chunks_and_pieces(monkeypatch, by):
 
     from unstraggle.latency import Replay
 
-    monkeypatch.setattr(sys.modules["unstraggle.simulate"], "CHUNK_BYTES", 30_000)
+    monkeypatch.setattr(sys.modules["unstraggle.simulation"], "CHUNK_BYTES", 30_000)
     trace = np.random.default_rng(1).exponential(size=(20_000, 3)) + 0.1
     result = simulate(codes.uncoded(3), Replay(trace), rounds=25_000, by=by)
     assert np.array_equal(result.time.values, np.concatenate([trace, trace[:5000]]).max(axis=1))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from unstraggle import Invalid, codes, work
-from unstraggle.code import block_slices, combine
+from unstraggle.blocks import block_slices
+from unstraggle.code import combine
 
 
 def run(program, stopped=lambda: False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from .blocks import block_slices
 from .errors import Invalid
 from .worker import Outgoing, Program
 
 if TYPE_CHECKING:
     from .decoders import Decoder
     from .noise import NoiseGain
+    from .quantizers import Quantizer
 
 FULL_BITS = 32
 """Bits a coordinate of a message that is not quantised."""
@@ -94,7 +96,8 @@ class Code:
     """A scheme: who computes what, who sends what after how many tasks, and how what arrived is decoded.
 
     `blocks` are fractions of the coordinates. `data`, where present, replaces the raw partitions by encoded ones (Lagrange
-    coding); every other code works on the partial gradients of any model.
+    coding); every other code works on the partial gradients of any model. `quantizer` makes payloads of the messages that have
+    fewer than 32 bits, each with its own number of bits.
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> code = cyclic_repetition(6, s=2)
@@ -109,6 +112,7 @@ class Code:
     decoder: Decoder
     blocks: tuple[float, ...] = (1.0,)
     data: Any = None
+    quantizer: Quantizer | None = None
 
     def __post_init__(self) -> None:
         self.check()
@@ -162,7 +166,17 @@ class Code:
         table = self.messages
         row = slice(table.coef.indptr[m], table.coef.indptr[m + 1])
         parts, coef = table.coef.indices[row].tolist(), table.coef.data[row].tolist()
-        return Outgoing(m, int(table.after[m]), int(table.block[m]), tuple(parts), tuple(coef), int(table.bits[m]))
+        after, block, bits = int(table.after[m]), int(table.block[m]), int(table.bits[m])
+        return Outgoing(m, after, block, tuple(parts), tuple(coef), bits, self.quantizer_of(m))
+
+    def quantizer_of(self, m: int) -> Quantizer | None:
+        """What turns message m into bytes; None where the numbers go as they are."""
+        bits = int(self.messages.bits[m])
+        if bits == FULL_BITS:
+            return None
+        from .quantizers import of_bits
+
+        return of_bits(bits, self.quantizer)
 
     def noise_gain(self, rng: Any = 0) -> NoiseGain:
         """How much decoding amplifies rounding or quantisation noise: median and worst over survivor sets."""
@@ -285,16 +299,6 @@ def _sparse(coef: Any, size: int) -> csr_array[Any]:
     for part in (table.data, table.indices, table.indptr):
         _frozen(part)
     return table
-
-
-def block_slices(dim: int, blocks: Sequence[float]) -> list[slice]:
-    """Which coordinates of a `dim`-dimensional gradient belong to each block.
-
-    >>> block_slices(10, (0.25, 0.75))
-    [slice(0, 2, None), slice(2, 10, None)]
-    """
-    ends = np.rint(np.cumsum(blocks) * dim).astype(int)
-    return [slice(int(a), int(b)) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def combine(code: Code, weights: NDArray[Any], payloads: Mapping[int, NDArray[Any]], dim: int) -> NDArray[np.float64]:

@@ -45,6 +45,8 @@ class Decoder(Protocol):
     def rule(self) -> Need | None: ...
     def weights(self, got: NDArray[np.bool_]) -> NDArray[Any]: ...
     def residual(self, got: NDArray[np.bool_]) -> NDArray[np.float64]: ...
+    def closest(self, got: NDArray[np.bool_]) -> NDArray[Any]: ...
+    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None: ...
     def parts(self) -> tuple[Part, ...]: ...
 
 
@@ -79,6 +81,16 @@ class Linear(ABC):
         sets = got.reshape(-1, self.size)
         errors = np.array([self._error(one) for one in sets])
         return np.asarray(np.linalg.norm(errors, axis=-1) / np.linalg.norm(self.target)).reshape(got.shape[:-1])
+
+    def closest(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        """(M,) arrived to (tracks, M) weights that come as close to the target as the decoder can; exact or not."""
+        return self._weights(got)
+
+    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        """(tracks, M) weights where they do not depend on what else arrives, and (M,) ids: of messages with equal ids only the
+        first counts. None where they depend on it.
+        """
+        return None
 
     @abstractmethod
     def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
@@ -121,6 +133,14 @@ class LeastSquares(Linear):
         weights = np.zeros((1, self.size), dtype=solution.dtype)
         weights[0, got] = solution[self.ids[got]] / copies[self.ids[got]] / self.lengths[got]
         return weights
+
+    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        """The one solution, where no distinct message can stand in for others: repetition, and no code at all."""
+        rows = self.distinct
+        if len(rows) > rows.shape[1] or np.linalg.matrix_rank(rows) < len(rows):
+            return None
+        solution = self._solve(np.ones(len(rows), dtype=bool))
+        return (solution[self.ids] / self.lengths)[None], self.ids
 
     @cached_property
     def _cache(self) -> OrderedDict[bytes, NDArray[Any]]:
@@ -168,6 +188,9 @@ class Fixed(Linear):
             raise Invalid(f"Fixed needs one finite weight for each of {self.size} messages, but got shape {fixed.shape}.")
         object.__setattr__(self, "fixed", np.atleast_2d(fixed))
 
+    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        return self.fixed, np.arange(self.size)
+
     def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
         return np.asarray(self.fixed * got)
 
@@ -191,7 +214,24 @@ class Parts:
         return all_of(tuple(rules)) if len(rules) == len(self.pieces) else None
 
     def weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
-        pieces = [piece.decoder.weights(got[..., piece.messages]) for piece in self.pieces]
+        return self._joined([piece.decoder.weights(got[..., piece.messages]) for piece in self.pieces])
+
+    def closest(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        return self._joined([piece.decoder.closest(got[piece.messages]) for piece in self.pieces])
+
+    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        found = [piece.decoder.known() for piece in self.pieces]
+        if any(one is None for one in found):
+            return None
+        ids, first = np.zeros(self.size, dtype=np.int64), 0
+        for piece, one in zip(self.pieces, found, strict=True):
+            assert one is not None
+            ids[piece.messages] = first + one[1]
+            first = int(ids.max()) + 1
+        return self._joined([one[0] for one in found if one is not None]), ids
+
+    def _joined(self, pieces: list[NDArray[Any]]) -> NDArray[Any]:
+        """Weights of the parts, each in its place."""
         shape = np.broadcast_shapes(*(piece.shape[:-1] for piece in pieces))
         weights = np.zeros((*shape, self.size), dtype=np.result_type(*pieces))
         for piece, part in zip(pieces, self.pieces, strict=True):

@@ -35,13 +35,16 @@ def noise_gain(code: Code, sets: int = 40, rng: Seed = 0) -> NoiseGain:
     return NoiseGain(float(np.median(gains)), float(np.max(gains)))
 
 
-def set_noise_gain(code: Code, got: NDArray[np.bool_]) -> float:
-    """Noise gain of one arrived set: the largest over the blocks, infinite where float64 cannot decode it."""
+def set_noise_gain(code: Code, got: NDArray[np.bool_], errors: float | NDArray[np.float64] = 1.0) -> float:
+    """Noise gain of one arrived set: the largest over the blocks, infinite where float64 cannot decode it.
+
+    errors: relative error of each message, (M,); the result is then the relative error of the gradient.
+    """
     try:
         weights = code.decoder.weights(got)[0]
     except NotRecovered:
         return float("inf")
-    squares = np.abs(weights * _row_lengths(code)) ** 2
+    squares = np.abs(weights * _row_lengths(code) * errors) ** 2
     blocks = np.bincount(code.messages.block, weights=squares, minlength=len(code.blocks))
     return float(np.sqrt(blocks.max() / code.k))
 

@@ -11,38 +11,12 @@ from numpy.typing import NDArray
 
 from .code import Code
 from .errors import Invalid
+from .events import Arrived, Dropped, Event, Joined, Lost
 from .recovery import By, Tracker, require_by
 from .stop import Recovered, Stop
 
 Load = Literal["all", "cluster_stop"]
 """Which messages are sent: all until the round ends, or a cluster stops as soon as it is recovered."""
-
-
-@dataclass(frozen=True)
-class Arrived:
-    """A message of round `round` is at the master."""
-
-    message: int
-    time: float
-    round: int = 0
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A worker is gone: what it has not delivered will not come."""
-
-    worker: int
-    time: float
-
-
-@dataclass(frozen=True)
-class Elapsed:
-    """Time has passed and nothing else happened."""
-
-    time: float
-
-
-Event = Arrived | Lost | Elapsed
 
 
 @dataclass(frozen=True)
@@ -54,7 +28,7 @@ class Cancel:
 
 
 class State(Enum):
-    """OPEN until the stop rule is met (DONE) or cannot be met any more (FAILED)."""
+    """OPEN until the stop rule is met (DONE) or cannot be met any more (FAILED; a worker that joins opens it again)."""
 
     OPEN = "open"
     DONE = "done"
@@ -103,6 +77,11 @@ class Round:
         self._decide()
         return self._instructions()
 
+    def settle_for(self, stop: Stop) -> None:
+        """Go on with another stop rule, although the first can not be met any more."""
+        self.stop, self.state, self.time = stop, State.OPEN, None
+        self._decide()
+
     def recovered(self, by: By) -> bool:
         """Whether the exact gradient can be decoded from what is here."""
         return self._tracker(by).met
@@ -128,6 +107,12 @@ class Round:
         elif isinstance(event, Lost) and self.open:
             self.lost.add(event.worker)
             self.pending &= self.code.messages.worker != event.worker
+        elif isinstance(event, Joined) and self.state is not State.DONE:
+            self.state, self.time = State.OPEN, None
+            self.lost.discard(event.worker)
+            self.pending |= (self.code.messages.worker == event.worker) & ~self.got
+        elif isinstance(event, Dropped) and self.open and not self.got[event.message]:
+            self.pending[event.message] = False
 
     def _arrive(self, event: Arrived) -> None:
         if not 0 <= event.message < len(self.got):

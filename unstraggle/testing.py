@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .code import Code, block_slices, combine
+from .blocks import block_slices
+from .code import Code, combine
 from .decoders import TOLERANCE, Span
 from .errors import Invalid, NotRecovered, UnstraggleError
 from .latency import ShiftedExponential
@@ -19,9 +20,25 @@ from .randomness import Seed, generator
 from .recovery import By
 from .round import Load
 from .rule import Need
-from .simulate import replay, simulate
+from .simulation import replay, simulate
 from .stop import Recovered
+from .testing_engines import BrokenEngine, EngineReport, check_engine
+from .testing_quantizers import BrokenQuantizer, QuantizerReport, check_quantizer
 from .worker import work
+
+__all__ = [
+    "BrokenCode",
+    "BrokenEngine",
+    "BrokenQuantizer",
+    "CodeReport",
+    "EngineReport",
+    "QuantizerReport",
+    "Recorded",
+    "check_code",
+    "check_engine",
+    "check_quantizer",
+    "example_payloads",
+]
 
 
 class BrokenCode(UnstraggleError, AssertionError):

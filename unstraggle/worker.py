@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .quantizers import Quantizer
 
 
 @dataclass(frozen=True)
 class Outgoing:
-    """One message of a worker: sum of coef[i] * (partial gradient of parts[i]) over one block of coordinates."""
+    """One message of a worker: sum of coef[i] * (partial gradient of parts[i]) over one block of coordinates.
+
+    quantizer: makes the payload's bytes; None: the numbers go as they are.
+    """
 
     index: int
     after: int
@@ -18,6 +24,7 @@ class Outgoing:
     parts: tuple[int, ...]
     coef: tuple[complex, ...]
     bits: int
+    quantizer: Quantizer | None = None
 
 
 @dataclass(frozen=True)

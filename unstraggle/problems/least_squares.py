@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..code import Code, block_slices
+from ..blocks import block_slices
 from ..errors import Invalid
+
+if TYPE_CHECKING:
+    from ..code import Code
 
 Data = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -50,8 +53,17 @@ class LeastSquares:
     def dim(self) -> int:
         return int(self.partitions[0][0].shape[1])
 
-    def grad(self, params: NDArray[np.float64], part: int, where: slice = slice(None)) -> NDArray[np.float64]:
-        """The partial gradient of one partition, or the coordinates `where` of it."""
+    @property
+    def dtype(self) -> np.dtype[np.float64]:
+        return np.dtype(np.float64)
+
+    def only(self, parts: Set[int]) -> LeastSquares:
+        """The problem of a worker that needs only these partitions; the others are empty."""
+        none = np.empty((0, self.dim)), np.empty(0)
+        return LeastSquares(tuple(data if part in parts else none for part, data in enumerate(self.partitions)))
+
+    def grad(self, params: NDArray[np.float64], part: int, where: slice = slice(None), step: int = 0) -> NDArray[np.float64]:
+        """The partial gradient of one partition, or the coordinates `where` of it; the same at every step."""
         x, y = self.partitions[part]
         return np.asarray(x[:, where].T @ (x @ params - y))
 

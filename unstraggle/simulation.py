@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from .code import Code
 from .errors import Invalid
+from .events import Arrived, Elapsed, Event
 from .latency.base import Latency, Speeds, checked
 from .randomness import Seed, generator
 from .recovery import By, require_by
-from .round import Arrived, Elapsed, Event, Load, Round, State, require_load, require_stop_by
+from .round import Load, Round, State, require_load, require_stop_by
 from .rounds import NORMAL_975, Rounds, Sample
 from .stop import Recovered, Stop
 

@@ -1,0 +1,24 @@
+"""Engines: how orders reach workers and messages the master. They carry, `Round` decides."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .base import Engine, Message, Order, WorkerFailed
+
+if TYPE_CHECKING:
+    from .chaos import Chaos
+    from .local import Local
+    from .virtual import Virtual
+
+__all__ = ["Chaos", "Engine", "Local", "Message", "Order", "Virtual", "WorkerFailed"]
+
+HOMES = {"Chaos": ".chaos", "Local": ".local", "Virtual": ".virtual"}
+
+
+def __getattr__(name: str) -> Any:
+    """Engines are imported when they are used: some need libraries that others do without."""
+    if name in HOMES:
+        return getattr(import_module(HOMES[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,121 @@
+"""The worker process of the local engine: orders from a pipe, parameters and payloads in shared memory."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import struct
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..worker import Outgoing
+from . import frame
+from .base import Bytes
+from .serve import Abandoned, Job, Share, Times, run
+from .shared import Area, Board, Fd
+
+ORDER = struct.Struct("<qqd?7x")
+"""round, step, when it began on the monotonic clock, whether there are delays."""
+
+NOTE = struct.Struct("<IIqI4x")
+"""kind, worker, round, message: shorter than PIPE_BUF, so that notes of different workers never mix."""
+
+READY, SENT, FAILED = 1, 2, 3
+BEAT = 0.25
+"""Seconds between two heartbeats."""
+
+
+@dataclass(frozen=True)
+class Channels:
+    """What a worker process gets: its orders, the master's inbox, the shared areas, and its slots in the area of payloads."""
+
+    orders: Fd
+    notes: Fd
+    board: Area
+    params: Area
+    payloads: Area
+    slots: tuple[tuple[int, int], ...]
+    n: int
+    messages: int
+    dim: int
+    param_type: str
+
+
+def main(share: Share, channels: Channels, parent: int) -> None:
+    """Serve until the master closes the pipe or is gone. Ctrl+C is the master's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    worker = Worker(share, channels)
+    threading.Thread(target=worker.beat, args=(parent,), daemon=True).start()
+    worker.note(READY)
+    while (job := worker.next_job()) is not None:
+        try:
+            run(share, job, worker.send, worker.stopped, worker.wait)
+        except Exception:
+            worker.report(traceback.format_exc())
+
+
+class Worker:
+    """One worker process: the shared areas as arrays, and the order it works on."""
+
+    def __init__(self, share: Share, channels: Channels) -> None:
+        self.number = share.worker
+        self._orders, self._notes = channels.orders.fd, channels.notes.fd
+        self._board = Board(channels.board.map(), channels.n, channels.messages)
+        self._params = channels.params.map().view(channels.param_type).reshape(2, -1)[:, : channels.dim]
+        self._params.flags.writeable = False
+        self._payloads = channels.payloads.map()
+        self._mine = [message.index for message in share.program.messages]
+        self._slots = dict(zip(self._mine, channels.slots, strict=True))
+        self._round = -1
+
+    def next_job(self) -> Job | None:
+        """Wait for orders and take the newest: who lags behind skips rounds. None when the master has closed or is gone."""
+        data = os.read(self._orders, 1 << 16)
+        if not data:
+            return None
+        number, step, origin, delayed = ORDER.unpack(data[-ORDER.size :])
+        self._round = number
+        delays = self._board.delays[number % 2, self._mine] if delayed else None
+        return Job(number, step, self._params[number % 2], origin, delays)
+
+    def stopped(self) -> bool:
+        return bool(self._board.round[0] != self._round or self._board.cancelled[self.number] >= self._round)
+
+    def wait(self, until: float) -> None:
+        """Sleep until so many seconds after the round began, or raise `Abandoned` when a new order comes."""
+        origin = self._board.origin[self._round % 2]
+        while (rest := origin + until - time.monotonic()) > 0:
+            if select.select([self._orders], [], [], min(rest, 1e6))[0] or self.stopped():
+                raise Abandoned
+
+    def send(self, message: Outgoing, payload: Bytes, checksum: int, times: Times) -> None:
+        """Copy the payload to its slot and tell the master."""
+        start, room = self._slots[message.index]
+        slot = self._payloads[start : start + room]
+        at = frame.write_head(slot, self.number, message.index, self._round, len(payload), checksum, times)
+        slot[at : at + len(payload)] = payload
+        self.note(SENT, self._round, message.index)
+
+    def note(self, kind: int, round: int = -1, message: int = 0) -> None:
+        os.write(self._notes, NOTE.pack(kind, self.number, round, message))
+
+    def report(self, text: str) -> None:
+        """Tell the master that the problem raised an error; it decides."""
+        self._board.write_report(self.number, text)
+        self.note(FAILED, self._round)
+
+    def beat(self, parent: int) -> None:
+        """Show the master that this process runs, and end it when the master is gone, whatever it is doing."""
+        beats: NDArray[np.float64] = self._board.beats
+        while os.getppid() == parent:
+            beats[self.number] = time.monotonic()
+            time.sleep(BEAT)
+        print(f"unstraggle worker {self.number}: the master is gone, so this worker ends.", file=sys.stderr, flush=True)
+        os._exit(3)

@@ -1,0 +1,94 @@
+"""Memory that the processes of the local engine share. It has no name in the file system, so that nothing is left behind."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from itertools import pairwise
+from multiprocessing.reduction import DupFd
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+REPORT = 4096
+"""Bytes for the traceback of a worker."""
+
+
+class Fd:
+    """A file descriptor that goes along when a process is spawned."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __reduce__(self) -> Any:
+        return _received, (DupFd(self.fd),)
+
+
+def _received(duplicate: Any) -> Fd:
+    return Fd(duplicate.detach())
+
+
+class Area:
+    """Anonymous shared memory, known by a file descriptor that a spawned process inherits. Untouched pages cost nothing."""
+
+    def __init__(self, size: int, fd: int | None = None) -> None:
+        self.size = max(size, 1)
+        self.fd = _anonymous_file(self.size) if fd is None else fd
+
+    def map(self) -> NDArray[np.uint8]:
+        """The memory as an array; it stays as long as the array does."""
+        return np.frombuffer(mmap.mmap(self.fd, self.size), np.uint8)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __reduce__(self) -> Any:
+        return _attached, (self.size, Fd(self.fd))
+
+
+def _attached(size: int, fd: Fd) -> Area:
+    return Area(size, fd.fd)
+
+
+def _anonymous_file(size: int) -> int:
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("unstraggle", os.MFD_CLOEXEC)
+    else:
+        file, path = tempfile.mkstemp(prefix="unstraggle-")
+        os.unlink(path)
+        fd = file
+    os.ftruncate(fd, size)
+    return fd
+
+
+class Board:
+    """What master and workers tell each other by storing it: a worker looks between two tasks.
+
+    round: (1,) the newest. origin: (2,) when a round began, by parity. cancelled, beats: (n,) newest cancelled round and last
+    sign of life of each worker. delays: (2, messages) by parity.
+    """
+
+    def __init__(self, memory: NDArray[np.uint8], n: int, messages: int) -> None:
+        cuts = np.cumsum([0, 8, 16, 8 * n, 8 * n, 16 * messages, REPORT * n])
+        pieces = [memory[a:b] for a, b in pairwise(cuts.tolist())]
+        self.round, self.origin = pieces[0].view(np.int64), pieces[1].view(np.float64)
+        self.cancelled, self.beats = pieces[2].view(np.int64), pieces[3].view(np.float64)
+        self.delays = pieces[4].view(np.float64).reshape(2, messages)
+        self._reports = pieces[5].reshape(n, REPORT)
+
+    @staticmethod
+    def size(n: int, messages: int) -> int:
+        return 24 + 16 * n + 16 * messages + REPORT * n
+
+    def write_report(self, worker: int, text: str) -> None:
+        """The end of a traceback, which says most."""
+        data = text.encode(errors="replace")[-(REPORT - 1) :]
+        self._reports[worker, : len(data)] = np.frombuffer(data, np.uint8)
+        self._reports[worker, len(data) :] = 0
+
+    def read_report(self, worker: int) -> str:
+        return bytes(self._reports[worker]).rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,114 @@
+"""Virtual: real gradients on a sampled clock. One process, and as many workers as one likes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..blocks import block_slices
+from ..code import Code
+from ..errors import Invalid
+from ..events import Dropped
+from ..latency.base import Latency, checked
+from ..problems.base import Problem
+from ..randomness import Seed, generator
+from ..worker import Outgoing, encode
+from .base import Incoming, Message, Order, prepared
+from .payload import number_type, pack
+
+
+class Virtual:
+    """Arrival times come from a latency model, payloads from the problem: exactly what a live master would decode, in no time.
+
+    Only messages that are delivered are computed. A problem may have `grads(params, step)`, all partial gradients (k, dim) at
+    once, which is used where messages are not of blocks.
+    """
+
+    def __init__(self, problem: Problem, latency: Latency, rng: Seed = None) -> None:
+        self.problem, self._latency, self._rng = problem, latency, generator(rng)
+        self._clock = 0.0
+        self._round = -1
+
+    def open(self, code: Code) -> None:
+        self.problem = prepared(self.problem, code)
+        self._code = code
+        self._slices = block_slices(self.problem.dim, code.blocks)
+        self._numbers = number_type(code, np.dtype(self.problem.dtype))
+        self._outgoing = [message for worker in range(code.n) for message in code.program(worker).messages]
+        self._outgoing.sort(key=lambda message: message.index)
+
+    def start(self, order: Order) -> None:
+        times = order.delays if order.delays is not None else self._draw(order.round)
+        if order.round != self._round:
+            self._clock, self._round = 0.0, order.round
+            self._silent: set[int] = set()
+            self._partials: dict[tuple[int, int], Any] = {}
+            self._times = np.full(len(times), np.nan)
+        self._order = order
+        fresh = slice(None) if order.workers is None else np.isin(self._code.messages.worker, order.workers)
+        self._silent -= set(order.workers or ())
+        self._times[fresh] = self._clock + times[fresh]
+        self._queue = np.argsort(self._times, kind="stable")[: int(np.count_nonzero(~np.isnan(self._times)))]
+        self._at = 0
+
+    def next(self, until: float | None) -> list[Incoming]:
+        """The messages of the next moment at which any arrives; when none will any more, those that are lost."""
+        while self._at < len(self._queue):
+            time = float(self._times[self._queue[self._at]])
+            if until is not None and time > until:
+                break
+            heard = [m for m in self._take(time) if self._code.messages.worker[m] not in self._silent]
+            if time == np.inf:
+                return [Dropped(m, self._clock) for m in heard]
+            self._clock = time
+            if heard:
+                return [self._message(m) for m in heard]
+        if until is None:
+            raise Invalid(f"{self._code.name}: all messages have arrived, and the stop rule still waits. Give it a deadline.")
+        self._clock = max(self._clock, until)
+        return []
+
+    def _take(self, time: float) -> list[int]:
+        """Messages that come at the same time, off the queue."""
+        same = []
+        while self._at < len(self._queue) and self._times[self._queue[self._at]] == time:
+            same.append(int(self._queue[self._at]))
+            self._at += 1
+        self._times[same] = np.nan
+        return same
+
+    def clock(self) -> float:
+        return self._clock
+
+    def cancel(self, round: int, workers: tuple[int, ...]) -> None:
+        self._silent |= set(workers)
+
+    def expected(self) -> frozenset[int]:
+        return frozenset()
+
+    def close(self) -> None:
+        pass
+
+    def _draw(self, round: int) -> NDArray[np.float64]:
+        model: Any = self._latency
+        if round and hasattr(model, "from_round"):
+            model = model.from_round(round)
+        return np.asarray(checked(model.sample(self._code, 1, self._rng), model)[0])
+
+    def _message(self, m: int) -> Incoming:
+        message = self._outgoing[m]
+        payload, checksum = pack(message, self._payload(message), self._round, self._numbers)
+        return Message(int(self._code.messages.worker[m]), m, self._round, self._clock, payload, checksum)
+
+    def _payload(self, message: Outgoing) -> Any:
+        if not self._partials and len(self._slices) == 1 and hasattr(self.problem, "grads"):
+            grads = self.problem.grads(self._order.params, self._order.step)
+            self._partials = {(part, 0): grad for part, grad in enumerate(grads)}
+        for part in message.parts:
+            if (part, message.block) not in self._partials:
+                where = self._slices[message.block]
+                partial = self.problem.grad(self._order.params, part, where, self._order.step)
+                self._partials[part, message.block] = partial
+        return encode(message, self._partials)

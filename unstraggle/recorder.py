@@ -1,0 +1,67 @@
+"""Recorder: every round of a master to a trace."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import trace
+from .code import Code
+from .engines.base import Message
+from .estimate import Estimate
+
+FLUSH = 50
+"""Rounds that are kept before they are written."""
+
+
+class Recorder:
+    """Collects the times of tasks and messages, and adds them to a file from time to time. Without a path it does nothing."""
+
+    def __init__(self, code: Code, path: str | os.PathLike[str] | None) -> None:
+        self._path = None if path is None else Path(path)
+        self._code = code
+        self._rounds: list[tuple[int, NDArray[np.float64]]] = []
+        queues = code.tasks.queues
+        self._work = np.where(queues >= 0, code.tasks.work[queues], 1.0)
+        self._after = code.messages.after
+
+    def add(self, estimate: Estimate, messages: list[Message]) -> None:
+        """Take the messages that were used in a round; tasks of which nothing was heard count as never finished."""
+        if self._path is None:
+            return
+        table = np.full((4, self._code.n, self._work.shape[1]), np.inf)
+        table[3] = 0.0
+        for message in messages:
+            if message.started is None or message.ended is None:
+                continue
+            last = int(self._after[message.index])
+            mine = message.worker, slice(last - len(message.ended), last)
+            table[0][mine], table[1][mine], table[2][mine] = message.started, message.ended, message.time
+            table[3][message.worker, last - 1] += len(message.payload)
+        self._rounds.append((estimate.round, table))
+        if len(self._rounds) >= FLUSH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is kept."""
+        if self._path is None or not self._rounds:
+            return
+        tables = np.stack([table for _, table in self._rounds], axis=1)
+        start = np.where(np.isfinite(tables[0]), tables[0], _previous_end(tables[1]))
+        numbers = [number for number, _ in self._rounds]
+        meta: dict[str, Any] = {"code": self._code.name}
+        trace.append(self._path, trace.Trace(start, tables[1], tables[2], tables[3], self._work, numbers, meta))
+        self._rounds = []
+
+    def close(self) -> None:
+        self.flush()
+
+
+def _previous_end(end: NDArray[np.float64]) -> NDArray[np.float64]:
+    """When a task that never ended may have begun: at the end of the one before it."""
+    before = np.concatenate([np.zeros((*end.shape[:2], 1)), end[:, :, :-1]], axis=2)
+    return np.where(np.isfinite(before), before, np.inf)
