@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 from ..errors import UnstraggleError
-from . import check, fit, plan, reproduce, simulate
+from . import check, fit, plan, reproduce, run, simulate
 from .app import app
 
-__all__ = ["app", "check", "fit", "main", "plan", "reproduce", "simulate"]
+__all__ = ["app", "check", "fit", "main", "plan", "reproduce", "run", "simulate"]
 
 
 def main() -> None:

@@ -13,6 +13,8 @@ from rich.table import Table
 from ..errors import Invalid
 from .app import AsJson, Seed, app, progress_bars
 
+QUICK_ROUNDS = 2000
+
 
 @app.command()
 def reproduce(
@@ -21,6 +23,7 @@ def reproduce(
     rounds: Annotated[
         int, typer.Option(help="Rounds for each simulated bar or point; figures that are computed exactly need none.")
     ] = 100_000,
+    quick: Annotated[bool, typer.Option("--quick", help="A look within a minute: fewer rounds, runs or workers.")] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -36,8 +39,10 @@ def reproduce(
         return
     if figure not in FIGURES:
         raise Invalid(f"Unknown figure {figure!r}. Known: {', '.join(FIGURES)}.")
+    rounds = min(rounds, QUICK_ROUNDS) if quick else rounds
+    options = {"quick": True} if quick and FIGURES[figure].has_quick else {}
     with progress_bars(as_json) as told:
-        rows = FIGURES[figure].write(out, rounds, seed, told)
+        rows = FIGURES[figure].write(out, rounds, seed, told, **options)
     if as_json:
         print(json.dumps(rows))
         return

@@ -36,7 +36,7 @@ def simulate(
     Example: unstraggle simulate "cluster(correlated_mmc(10, load=10, order=6), times=4)" --rounds 100000
     """
     from ..expression import parse_code, parse_latency
-    from ..simulate import simulate as run
+    from ..simulation import simulate as run
 
     model = parse_latency(latency)
     parsed = [parse_code(text) for text in codes]
