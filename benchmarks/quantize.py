@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unstraggle.quantizers import Identity, Qsgd, Sign, read, warmup
+from unstraggle.quantizers import QSGD, Identity, Sign, read, warmup
 from unstraggle.quantizers.cpu import Source, grid, pack
 
 from .common import save
@@ -57,7 +57,7 @@ def against_copy(length: int, repeats: int) -> list[dict[str, Any]]:
 
 
 def quantizing(bits: int, x: NDArray[np.float32], total: NDArray[np.float32]) -> Timed:
-    plain, bucketed = Qsgd(bits), Qsgd(bits, bucket=512)
+    plain, bucketed = QSGD(bits), QSGD(bits, bucket=512)
     payloads = [plain.encode(x, seed) for seed in range(MESSAGES)]
     messages = [read(payload) for payload in payloads]
     room = np.empty(bucketed.size(len(x)), np.uint8)
@@ -69,9 +69,9 @@ def quantizing(bits: int, x: NDArray[np.float32], total: NDArray[np.float32]) ->
         "encode": partial(plain.encode, x, 1, out=room),
         "encode_bucket_512": partial(bucketed.encode, x, 1, out=room),
         "check": partial(read, payloads[0]),
-        "accumulate": partial(plain.accumulate, messages[:1], [1e-3], total),
-        "accumulate_4": partial(plain.accumulate, messages, [1e-3] * MESSAGES, total),
-        "check_and_accumulate": partial(plain.accumulate, payloads[:1], [1e-3], total),
+        "accumulate": partial(plain.accumulate, total, messages[0], 1e-3),
+        "accumulate_4": partial(plain.accumulate, total, messages, [1e-3] * MESSAGES),
+        "check_and_accumulate": partial(plain.accumulate, total, payloads[0], 1e-3),
     }
 
 
@@ -82,9 +82,9 @@ def unquantized(x: NDArray[np.float32], total: NDArray[np.float32]) -> Timed:
     return {
         "norm": partial(grid, sign.format, Source(x)),
         "sign_encode": partial(sign.encode, x, 1, out=room),
-        "sign_accumulate": partial(sign.accumulate, [read(bit)], [1e-3], total),
+        "sign_accumulate": partial(sign.accumulate, total, read(bit), 1e-3),
         "identity_encode": partial(identity.encode, x, 1, out=room),
-        "identity_accumulate": partial(identity.accumulate, [read(whole)], [1e-3], total),
+        "identity_accumulate": partial(identity.accumulate, total, read(whole), 1e-3),
         "crc32_of_float32": partial(zlib.crc32, whole),
     }
 
@@ -92,12 +92,12 @@ def unquantized(x: NDArray[np.float32], total: NDArray[np.float32]) -> Timed:
 def threads(length: int = 10**8, repeats: int = 5) -> dict[str, float]:
     """Two threads against one, wall-clock."""
     x = np.random.default_rng(0).standard_normal(length, dtype=np.float32)
-    quantizer, total = Qsgd(4), np.zeros_like(x)
+    quantizer, total = QSGD(4), np.zeros_like(x)
     room, message = np.empty(quantizer.size(length), np.uint8), read(quantizer.encode(x, 0))
     result = {}
     for name, run in {
         "encode": partial(quantizer.encode, x, 1, out=room),
-        "accumulate": partial(quantizer.accumulate, [message], [1.0], total),
+        "accumulate": partial(quantizer.accumulate, total, message, 1.0),
     }.items():
         one, two = (min(_wall(partial(run, threads=count)) for _ in range(repeats)) for count in (1, 2))
         result[name] = round(one / two, 2)
@@ -163,8 +163,8 @@ def _numpy_runs(x: NDArray[np.float32], bits: int) -> tuple[Callable[[], Any], C
 
 
 def _own_runs(x: NDArray[np.float32], bits: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    payload, total = Qsgd(bits).encode(x, 0), np.zeros_like(x)
-    return partial(Qsgd(bits).encode, x, 0), partial(Qsgd(bits).accumulate, [payload], [1.0], total)
+    payload, total = QSGD(bits).encode(x, 0), np.zeros_like(x)
+    return partial(QSGD(bits).encode, x, 0), partial(QSGD(bits).accumulate, total, payload, 1.0)
 
 
 def _rival(name: str, length: int, bits: int, *runs: Callable[[], Any]) -> dict[str, Any]:

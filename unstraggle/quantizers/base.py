@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..codes.table import require_count
 from ..errors import Invalid
-from .decoding import accumulate, decode
+from .decoding import accumulate, as_list, decode
 from .encoding import as_vector, encode
 from .layout import BLOCK, Format
 from .wire import Payload, read
@@ -45,8 +45,8 @@ class Quantizer(Protocol):
         """The vector of a payload, in `out` if given."""
         ...
 
-    def accumulate(self, payloads: Sequence[Any], weights: ArrayLike, out: Floats, *, threads: int = 1) -> Floats:
-        """out += sum of weights[i] * decode(payloads[i]), in one pass; all payloads are checked before out is touched."""
+    def accumulate(self, out: Floats, payloads: Any, weights: ArrayLike, *, threads: int = 1) -> Floats:
+        """out += weight * decode(payload), or the sum over lists of both, in one pass. A bad payload leaves out as it is."""
         ...
 
     def variance(self, x: ArrayLike, *, relative: bool = False) -> float:
@@ -78,8 +78,9 @@ class Coded(ABC):
     def decode(self, payload: Any, *, out: Floats | None = None, threads: int = 1) -> Floats:
         return decode(self._own(payload, threads), out=out, threads=threads)
 
-    def accumulate(self, payloads: Sequence[Any], weights: ArrayLike, out: Floats, *, threads: int = 1) -> Floats:
-        return accumulate([self._own(payload, threads) for payload in payloads], weights, out, threads=threads)
+    def accumulate(self, out: Floats, payloads: Any, weights: ArrayLike, *, threads: int = 1) -> Floats:
+        found = [self._own(payload, threads) for payload in as_list(payloads, weights)]
+        return accumulate(out, found, np.atleast_1d(weights), threads=threads)
 
     def variance(self, x: ArrayLike, *, relative: bool = False) -> float:
         vector = as_vector(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import Invalid
 from . import cpu
 from .layout import Kind, blocks_of
-from .wire import Payload, read
+from .wire import Payload, on_cuda, on_device, read
 
 Floats = NDArray[np.float32]
 
@@ -22,32 +22,47 @@ MIXED_CHUNK = 1 << 7
 def decode(payload: Any, *, out: Floats | None = None, threads: int = 1) -> Floats:
     """The vector of any payload, whichever quantiser made it.
 
-    >>> from unstraggle.quantizers import Qsgd
-    >>> decode(Qsgd(bits=8).encode([0.0, 2.0, 0.0], seed=1))
+    >>> from unstraggle.quantizers import QSGD
+    >>> decode(QSGD(bits=8).encode([0.0, 2.0, 0.0], seed=1))
     array([0., 2., 0.], dtype=float32)
     """
     found = read(payload, threads)
+    if on_device(out) or on_device(found.buffer):
+        there: Floats = on_cuda().decode(found, out)
+        return there
     target = np.empty(found.length, np.float32) if out is None else _target(out, found.length)
     _add([found], np.ones(1), target, True, threads)
     return target
 
 
-def accumulate(payloads: Sequence[Any], weights: ArrayLike, out: Floats, *, threads: int = 1) -> Floats:
-    """out += sum of weights[i] * decode(payloads[i]), in one pass over out. Payloads may differ in kind and bits.
+def accumulate(out: Floats, payloads: Any, weights: ArrayLike, *, threads: int = 1) -> Floats:
+    """out += weight * decode(payload); with lists, the sum of that in one pass over out. Payloads may differ in kind and bits.
 
     All payloads are checked before out is touched. Messages are added in the given order, in float32.
+
+    >>> from unstraggle.quantizers import Identity
+    >>> accumulate(np.ones(2, np.float32), Identity().encode([1.0, -2.0], seed=0), 0.5)
+    array([1.5, 0. ], dtype=float32)
     """
-    found = [read(payload, threads) for payload in payloads]
-    factors = np.asarray(weights)
+    found = [read(payload, threads) for payload in as_list(payloads, weights)]
+    factors = np.atleast_1d(weights)
     if factors.shape != (len(found),) or factors.dtype.kind not in "fiu" or not np.isfinite(factors).all():
         raise Invalid(
             f"accumulate needs a finite real weight for each of the {len(found)} payloads, but got {weights!r}. "
             "Encode real and imaginary parts as one vector for complex weights."
         )
+    if on_device(out) or any(on_device(payload.buffer) for payload in found):
+        there: Floats = on_cuda().accumulate(out, found, factors.astype(np.float64))
+        return there
     for payload in found:
         _target(out, payload.length)
     _add(found, factors.astype(np.float64), out, False, threads)
     return out
+
+
+def as_list(payloads: Any, weights: ArrayLike) -> list[Any]:
+    """The payloads; one, where there is one number for it."""
+    return [payloads] if np.ndim(weights) == 0 else list(payloads)
 
 
 def _target(out: Floats, length: int) -> Floats:

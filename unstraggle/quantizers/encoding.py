@@ -11,7 +11,7 @@ from ..codes.table import require_count
 from ..errors import Invalid
 from . import cpu
 from .layout import Format, Kind
-from .wire import steps_of, write_header
+from .wire import on_cuda, on_device, steps_of, write_header
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -30,12 +30,15 @@ def as_vector(x: Any) -> Floats:
 
 
 def encode(format: Format, x: ArrayLike, seed: int, out: Bytes | None, gain: float, threads: int) -> Bytes:
-    """The payload of a vector in a given format."""
-    vector = as_vector(x)
+    """The payload of a vector in a given format; of a CUDA tensor, on its device."""
     seed = require_count("encode", "seed", seed, 0, 2**64 - 1, "Give the number of the round and of the message, mixed.")
     threads = require_count("encode", "threads", threads, 1, 4096, "One thread is enough up to a million coordinates.")
     if not 0 < gain < np.inf:
         raise Invalid(f"encode needs a positive finite gain, but got gain={gain!r}. Use weights in accumulate for the others.")
+    if on_device(x):
+        there: Bytes = on_cuda().encode(format, x, seed, out, gain)
+        return there
+    vector = as_vector(x)
     buffer = _room(out, format.size(len(vector)))
     words = buffer[format.start(len(vector)) :]
     if format.kind is Kind.IDENTITY:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -20,8 +19,8 @@ class ErrorFeedback:
     Plain feedback around a quantiser with omega > 1 diverges: use scaled=True, buckets or more bits there. Feedback gives up
     unbiasedness; leave it out where messages are averaged by weights that need it. `error` is the state to checkpoint.
 
-    >>> from unstraggle.quantizers import Qsgd
-    >>> feedback = ErrorFeedback(Qsgd(bits=8))
+    >>> from unstraggle.quantizers import QSGD
+    >>> feedback = ErrorFeedback(QSGD(bits=8))
     >>> payload = feedback.encode([0.5, 0.25, 0.75], seed=0)
     >>> feedback.decode(payload) + feedback.error
     array([0.5 , 0.25, 0.75], dtype=float32)
@@ -53,20 +52,20 @@ class ErrorFeedback:
         total = vector.copy() if self.error is None else self.error + vector
         scale = gain / (1 + self.omega(len(vector), self.model)) if self.scaled else gain
         payload = self.quantizer.encode(total, seed, out=out, gain=scale, threads=threads)
-        self.error = self.quantizer.accumulate([payload], [-1.0], total, threads=threads)
+        self.error = self.quantizer.accumulate(total, payload, -1.0, threads=threads)
         return payload
 
     def lost(self, payload: Any) -> None:
         """The payload was not used: take back what it stands for."""
         if self.error is None:
             raise Invalid("ErrorFeedback.lost takes a payload that was encoded before, but nothing was encoded yet.")
-        self.quantizer.accumulate([payload], [1.0], self.error)
+        self.quantizer.accumulate(self.error, payload, 1.0)
 
     def decode(self, payload: Any, *, out: Floats | None = None, threads: int = 1) -> Floats:
         return self.quantizer.decode(payload, out=out, threads=threads)
 
-    def accumulate(self, payloads: Sequence[Any], weights: ArrayLike, out: Floats, *, threads: int = 1) -> Floats:
-        return self.quantizer.accumulate(payloads, weights, out, threads=threads)
+    def accumulate(self, out: Floats, payloads: Any, weights: ArrayLike, *, threads: int = 1) -> Floats:
+        return self.quantizer.accumulate(out, payloads, weights, threads=threads)
 
     def variance(self, x: ArrayLike, *, relative: bool = False) -> float:
         """Of the quantiser, for v = x."""

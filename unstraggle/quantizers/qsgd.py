@@ -1,4 +1,4 @@
-"""Qsgd: random rounding to uniform levels between minus the norm and the norm."""
+"""QSGD: random rounding to uniform levels between minus the norm and the norm."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .layout import Format, Kind
 
 
 @dataclass(frozen=True)
-class Qsgd(Coded):
+class QSGD(Coded):
     """Unbiased random rounding to s = 2^(bits - 1) - 1 levels on each side of zero (Alistarh et al. 2017; [C]).
 
     bits: 2 to 16. bucket: coordinates that share a norm, a multiple of 512; None: all of them share one. Buckets cost 32 bits
     each and make the variance of long vectors far smaller. With one norm, few bits and many coordinates the noise drowns the
     vector (see `omega`): use buckets or more bits then.
 
-    >>> quantizer = Qsgd(bits=4, bucket=512)
+    >>> quantizer = QSGD(bits=4, bucket=512)
     >>> payload = quantizer.encode([3.0, 0.0, -4.0], seed=7)
     >>> quantizer.decode(payload).shape
     (3,)
@@ -31,8 +31,8 @@ class Qsgd(Coded):
     bucket: int | None = None
 
     def __post_init__(self) -> None:
-        require_count("Qsgd", "bits", self.bits, 2, 16, "Use Sign for one bit and Identity for 32.")
-        require_bucket("Qsgd", self.bucket)
+        require_count("QSGD", "bits", self.bits, 2, 16, "Use Sign for one bit and Identity for 32.")
+        require_bucket("QSGD", self.bucket)
 
     @property
     def format(self) -> Format:
@@ -46,7 +46,7 @@ class Qsgd(Coded):
     def omega(self, dim: int, model: Model = "paper") -> float:
         """d / (4 s^2) as in [C]; with model="qsgd" at most sqrt(d) / s, far smaller for few bits. d: smaller of dim and bucket.
 
-        >>> Qsgd(bits=2).omega(100_000), round(Qsgd(bits=2).omega(100_000, model="qsgd"), 1)
+        >>> QSGD(bits=2).omega(100_000), round(QSGD(bits=2).omega(100_000, model="qsgd"), 1)
         (25000.0, 316.2)
         """
         size, levels = require_dim(dim, self.bucket, model), self.format.levels

@@ -17,7 +17,7 @@ class Sign(Coded):
     """Plus or minus the norm, plus with probability (1 + x / norm) / 2: the one-bit quantiser of 1-bit SGC.
 
     bucket: coordinates that share a norm, a multiple of 512; None: all of them share one. The variance is (d - 1) |x|^2, with
-    d the smaller of dim and bucket, and many messages average it out. Use Qsgd(bits=2, bucket=512) where two bits fit.
+    d the smaller of dim and bucket, and many messages average it out. Use QSGD(bits=2, bucket=512) where two bits fit.
 
     >>> Sign().decode(Sign().encode([0.0, -2.0], seed=3))[1]
     np.float32(-2.0)

@@ -6,12 +6,12 @@ import numpy as np
 
 from .identity import Identity
 from .layout import BLOCK
-from .qsgd import Qsgd
+from .qsgd import QSGD
 from .sign import Sign
 
 
 def warmup(*bits: int) -> None:
-    """Compile the kernels of these numbers of bits, or load them from the cache: 1 for Sign, 2 to 16 for Qsgd, 32 for Identity.
+    """Compile the kernels of these numbers of bits, or load them from the cache: 1 for Sign, 2 to 16 for QSGD, 32 for Identity.
 
     Without it the first payload of each number of bits takes about a second the first time on a machine.
 
@@ -19,6 +19,6 @@ def warmup(*bits: int) -> None:
     """
     x = np.ones(BLOCK + 1, np.float32)
     for number in bits:
-        quantizer = Sign() if number == 1 else Identity() if number == 32 else Qsgd(bits=number)
+        quantizer = Sign() if number == 1 else Identity() if number == 32 else QSGD(bits=number)
         payload = quantizer.encode(x, seed=0)
-        quantizer.accumulate([payload], [1.0], quantizer.decode(payload))
+        quantizer.accumulate(quantizer.decode(payload), payload, 1.0)

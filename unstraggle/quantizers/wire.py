@@ -24,6 +24,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -83,13 +84,16 @@ def read(payload: Any, threads: int = 1) -> Payload:
 
     Nothing is allocated for its contents: the bytes must be there before they are believed.
 
-    >>> from unstraggle.quantizers import Qsgd
-    >>> message = read(Qsgd(bits=4).encode([3.0, 4.0], seed=0))
+    >>> from unstraggle.quantizers import QSGD
+    >>> message = read(QSGD(bits=4).encode([3.0, 4.0], seed=0))
     >>> message.format.bits, message.length
     (4, 2)
     """
     if isinstance(payload, Payload):
         return payload
+    if on_device(payload):
+        found_there: Payload = on_cuda().read(payload)
+        return found_there
     buffer = as_bytes(payload)
     format, length, seed, checksum = read_header(buffer[:HEADER].tobytes(), len(buffer))
     steps, words = buffer[HEADER : format.start(length)], buffer[format.start(length) :]
@@ -99,6 +103,16 @@ def read(payload: Any, threads: int = 1) -> Payload:
     if len(found.steps):
         check_steps(float(found.steps.min()), float(found.steps.max()))
     return found
+
+
+def on_device(tensor: Any) -> bool:
+    """Whether this is a CUDA tensor, which the functions of `cuda` take."""
+    return bool(getattr(tensor, "is_cuda", False))
+
+
+def on_cuda() -> Any:
+    """The module for CUDA tensors, which needs torch and triton."""
+    return import_module(".cuda", __package__)
 
 
 def as_bytes(payload: Any) -> NDArray[np.uint8]:
