@@ -32,17 +32,25 @@ EXAMPLES = (
     "hybrid(uncorrelated_mmc(5, load=5, orders=[3, 5]))",
     "hybrid(cluster(correlated_mmc(5, load=5, order=3), times=2))",
     "hybrid(uncorrelated_mmc(8, load=4, orders=[2, 3, 4]))",
+    "quantize(fractional_repetition(6, s=2), bits=[4, 4, 4, 8, 8, 32], bucket=512)",
 )
 
 APPROXIMATE_EXAMPLES = (
     "ignore_stragglers(6)",
     "ignore_stragglers(4, p=[0.1, 0.2, 0.3, 0.4])",
-    "bernoulli_code(10, load=2)",
-    "erasure_head(12, s=2)",
-    "regular_graph_code(10, degree=3)",
-    "expander_code(10, degree=3)",
-    "stochastic_code(8, p=0.3)",
-    "joint_code(6, p=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6])",
+    "bernoulli(10, load=2)",
+    "bernoulli(10, load=3, seed=1, decode='one_step')",
+    "bernoulli(10, load=3, decode='least_squares')",
+    "erasurehead(12, s=2)",
+    "erasurehead(12, s=2, decode='sum')",
+    "optimal_decoding(10, degree=3)",
+    "expander(10, degree=3)",
+    "expander(10, degree=3, decode='one_step')",
+    "stochastic(8, p=0.3)",
+    "stochastic(13, p=0.3, copies=4, placement='balanced')",
+    "quantize(stochastic(8, p=0.3), bits=1)",
+    "optimally_structured([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])",
+    "optimally_structured([0.1, 0.2, 0.3], k=4, bits=[8, 4, 2], dim=1000, omega='qsgd', bucket=512)",
 )
 """Codes whose gradient is not exact: they go with a deadline."""
 

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from unstraggle import Deadline, First, Fixed, Invalid, Messages, Recovered, codes, simulate
 from unstraggle.codes.approximate import gains, row_sums, table_code
-from unstraggle.codes.joint_code import overlap
+from unstraggle.codes.optimally_structured import overlap
 from unstraggle.latency import ShiftedExponential
 from unstraggle.plan.bits import bits, variance
 from unstraggle.plan.error import delta, least_bound, lemma_bound, mean_squared_error
@@ -20,24 +20,29 @@ from .test_bits import DIM, grid
 P6 = np.array([0.1, 0.35, 0.5, 0.2, 0.8, 0.6])
 
 UNBIASED = {
-    "joint": codes.joint_code(6, p=P6),
-    "joint quantised": codes.joint_code(6, p=P6, omega=[0.1, 2.0, 0.0, 0.5, 0.3, 1.0], gamma=0.7),
-    "joint few": codes.joint_code(6, k=4, p=P6),
-    "joint many": codes.joint_code(6, k=11, p=P6, construction="split"),
-    "stochastic": codes.stochastic_code(6, P6),
-    "stochastic random": codes.stochastic_code(6, P6, copies=[1, 2, 3, 1, 6, 2], placement="random", seed=3),
+    "joint": codes.optimally_structured(P6),
+    "joint quantised": codes.optimally_structured(P6, omega=[0.1, 2.0, 0.0, 0.5, 0.3, 1.0], gamma=0.7),
+    "joint few": codes.optimally_structured(P6, k=4),
+    "joint many": codes.optimally_structured(P6, k=11, construction="split"),
+    "stochastic": codes.stochastic(6, P6),
+    "stochastic random": codes.stochastic(6, P6, copies=[1, 2, 3, 1, 6, 2], placement="random", seed=3),
+    "stochastic balanced": codes.stochastic(6, P6, copies=[1, 2, 3, 1, 6, 2], placement="balanced"),
     "rescaled": codes.ignore_stragglers(6, P6),
-    "expander": codes.expander_code(6, degree=3, p=P6),
+    "expander": codes.expander(6, degree=3, p=P6),
 }
 
 BIASED = {
     "ignore": codes.ignore_stragglers(6),
-    "bernoulli": codes.bernoulli_code(6, load=2, seed=1),
-    "erasure head": codes.erasure_head(6, s=1),
-    "erasure head wide": codes.erasure_head(6, s=2),
-    "cycle": codes.regular_graph_code(6, degree=2, seed=None),
-    "graph": codes.regular_graph_code(6, degree=3),
-    "expander": codes.expander_code(6, degree=2),
+    "bernoulli": codes.bernoulli(6, load=2, seed=1),
+    "erasure head": codes.erasurehead(6, s=1),
+    "erasure head wide": codes.erasurehead(6, s=2),
+    "cycle": codes.optimal_decoding(6, degree=2, seed=None),
+    "graph": codes.optimal_decoding(6, degree=3),
+    "expander": codes.expander(6, degree=2),
+    "bernoulli one step": codes.bernoulli(6, load=2, seed=1, decode="one_step"),
+    "bernoulli optimal": codes.bernoulli(6, load=2, seed=1, decode="least_squares"),
+    "expander one step": codes.expander(6, degree=3, decode="one_step"),
+    "erasure head sum": codes.erasurehead(6, s=1, decode="sum"),
 }
 
 
@@ -94,12 +99,12 @@ def test_biased_codes_are_recognised(name):
 
 
 def test_drawn_sets_agree_with_enumeration():
-    code, late = codes.regular_graph_code(16, degree=3), np.linspace(0.1, 0.9, 16)
+    code, late = codes.optimal_decoding(16, degree=3), np.linspace(0.1, 0.9, 16)
     exact = mean_squared_error(code, late).mean_squared_error
     wide = codes.cluster(code, codes.ignore_stragglers(4))
     joined = mean_squared_error(wide, [*late, 0.5, 0.5, 0.5, 0.5])
     assert joined.mean_squared_error == pytest.approx(exact + 4 * 0.5, rel=1e-9), "independent parts add up"
-    large, p = codes.regular_graph_code(20, degree=3), np.full(20, 0.5)
+    large, p = codes.optimal_decoding(20, degree=3), np.full(20, 0.5)
     first, second = (mean_squared_error(large, p, rounds=3000, rng=seed) for seed in (1, 2))
     assert first.ci95[0] < second.ci95[1] and second.ci95[0] < first.ci95[1] and first.ci95[0] < first.ci95[1]
 
@@ -124,13 +129,13 @@ def test_grid_of_straggle_probabilities(n, deadline, fastest, mean, total, inver
 @pytest.mark.parametrize(
     "make, identical, orthonormal, tolerance",
     [
-        (lambda p: codes.joint_code(50, p=p), 0.18596, 5.387, 5e-4),
-        (lambda p: codes.stochastic_code(50, p), 0.49265, 12.316, 5e-4),
+        (lambda p: codes.optimally_structured(p), 0.18596, 5.387, 5e-4),
+        (lambda p: codes.stochastic(50, p), 0.49265, 12.316, 5e-4),
         (lambda p: codes.ignore_stragglers(50), 0.82227, 0.90588, 5e-6),
         (lambda p: codes.ignore_stragglers(50, p), 0.49265, 24.63, 5e-3),
-        (lambda p: codes.erasure_head(50, s=1), 0.68331, 0.82331, 5e-6),
+        (lambda p: codes.erasurehead(50, s=1), 0.68331, 0.82331, 5e-6),
     ],
-    ids=["joint", "stochastic", "ignore", "rescaled", "erasure_head"],
+    ids=["joint", "stochastic", "ignore", "rescaled", "erasurehead"],
 )
 def test_errors_of_the_table(make, identical, orthonormal, tolerance):
     p = grid(50)
@@ -140,10 +145,10 @@ def test_errors_of_the_table(make, identical, orthonormal, tolerance):
 
 def test_errors_of_random_codes_in_the_table():
     p = grid(50)
-    drawn = [codes.bernoulli_code(50, load=2, seed=seed) for seed in range(60)]
+    drawn = [codes.bernoulli(50, load=2, seed=seed) for seed in range(60)]
     assert np.mean([mean_squared_error(code, p, "identical").relative for code in drawn]) == pytest.approx(0.670, abs=0.005)
     assert np.mean([mean_squared_error(code, p).relative for code in drawn]) == pytest.approx(0.847, abs=0.003)
-    cycle = codes.regular_graph_code(50, degree=2, seed=None)
+    cycle = codes.optimal_decoding(50, degree=2, seed=None)
     assert mean_squared_error(cycle, p, "identical", rounds=8000).relative == pytest.approx(0.684, abs=0.007)
     assert mean_squared_error(cycle, p, rounds=8000).relative == pytest.approx(0.824, abs=0.005)
 
@@ -158,13 +163,13 @@ def test_errors_of_random_codes_in_the_table():
 )
 def test_bounds_of_the_table(gamma, omega, budget, expected):
     p = grid(50)
-    best, equal = (bits(p, DIM, budget, gamma=gamma, omega=omega, method=method) for method in ("dp", "equal"))
+    best, equal = (bits(p, budget=budget, dim=DIM, gamma=gamma, omega=omega, method=method) for method in ("dp", "equal"))
     few, same = variance(omega, DIM, best.bits), variance(omega, DIM, equal.bits)
     bounds = (
-        lemma_bound(codes.joint_code(50, p=p, omega=few, gamma=best.gamma), p, few, best.gamma),
+        lemma_bound(codes.optimally_structured(p, omega=few, gamma=best.gamma), p, few, best.gamma),
         least_bound(p, 50, same, best.gamma),
-        lemma_bound(codes.joint_code(50, p=p), p, same, best.gamma),
-        lemma_bound(codes.stochastic_code(50, p), p, same, best.gamma),
+        lemma_bound(codes.optimally_structured(p), p, same, best.gamma),
+        lemma_bound(codes.stochastic(50, p), p, same, best.gamma),
     )
     assert np.array(bounds) / 2500 == pytest.approx(expected, rel=3e-3)
     assert bounds[0] == pytest.approx(2500 / best.objective)
@@ -179,7 +184,7 @@ def test_overlap_has_the_right_sums_and_few_coefficients(seed):
     table = overlap(sums, k).toarray()
     assert np.allclose(table.sum(axis=1), sums, atol=1e-8) and np.allclose(table.sum(axis=0), 1, atol=1e-12)
     assert (table >= 0).all() and np.count_nonzero(table) <= n + k - 1
-    code = codes.joint_code(n, k, p=p, omega=omega)
+    code = codes.optimally_structured(p, k, omega=omega)
     assert np.allclose(structure(code, p), table, atol=1e-12)
     assert len(code.tasks) == np.count_nonzero(table) and code.shares.sum() == pytest.approx(1)
     assert lemma_bound(code, p, omega) == pytest.approx(least_bound(p, k, omega), rel=1e-6)
@@ -188,7 +193,7 @@ def test_overlap_has_the_right_sums_and_few_coefficients(seed):
 @pytest.mark.parametrize("n, k", [(6, 4), (4, 6), (10, 10), (9, 12), (7, 5), (49, 21), (1, 3), (3, 1)])
 def test_equal_workers_need_n_plus_k_minus_gcd_coefficients(n, k):
     for construction in ("overlap", "split"):
-        code = codes.joint_code(n, k, p=0.37, construction=construction)
+        code = codes.optimally_structured([0.37] * n, k, construction=construction)
         assert code.messages.coef.nnz == n + k - gcd(n, k)
 
 
@@ -197,7 +202,7 @@ def test_splitting_saves_one_coefficient_a_group():
     sums = np.array([0.5, 1.25, 1.5, 0.75])
     p = 1 / (1 + sums / 3)
     assert np.allclose(row_sums(p, np.zeros(4), 1.0, 4), sums)
-    dense, sparse = (codes.joint_code(4, p=p, construction=how) for how in ("overlap", "split"))
+    dense, sparse = (codes.optimally_structured(p, construction=how) for how in ("overlap", "split"))
     assert dense.messages.coef.nnz == 4 + 4 - 1 and sparse.messages.coef.nnz == 4 + 4 - 2
     assert np.allclose(structure(sparse, p).sum(axis=1), sums) and np.allclose(structure(sparse, p).sum(axis=0), 1)
     assert mean_squared_error(sparse, p, "identical").relative == pytest.approx(1 / delta(p))
@@ -205,7 +210,7 @@ def test_splitting_saves_one_coefficient_a_group():
 
 def test_splitting_many_workers_keeps_the_sums():
     p = np.repeat([0.2, 0.5, 0.8, 0.5], 10)
-    dense, sparse = (codes.joint_code(40, p=p, construction=how) for how in ("overlap", "split"))
+    dense, sparse = (codes.optimally_structured(p, construction=how) for how in ("overlap", "split"))
     assert sparse.messages.coef.nnz <= dense.messages.coef.nnz
     assert np.allclose(structure(sparse, p).sum(axis=0), 1) and lemma_bound(sparse, p) == pytest.approx(lemma_bound(dense, p))
 
@@ -233,8 +238,26 @@ def test_row_sums_solve_the_convex_problem(seed):
     assert answer.x.reshape(n, k).sum(axis=1) == pytest.approx(best, abs=1e-3)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_row_sums_agree_with_a_convex_solver(seed):
+    """Theorem 1 against cvxpy, over all of W, on random sizes."""
+    cvxpy = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(100 + seed)
+    n, k = rng.integers(2, 9, size=2).tolist()
+    p, omega, gamma = rng.uniform(0.05, 0.95, n), rng.exponential(1, n), float(rng.uniform(0.1, 3))
+    price = 1 / gains(p, omega, gamma)
+    w = cvxpy.Variable((n, k))
+    error = cvxpy.sum_squares(cvxpy.multiply(np.sqrt(price), cvxpy.sum(w, axis=1)))
+    problem = cvxpy.Problem(cvxpy.Minimize(error), [cvxpy.sum(w, axis=0) == 1])
+    problem.solve(solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+    assert problem.value == pytest.approx(least_bound(p, k, omega, gamma), rel=1e-6)
+    assert w.value.sum(axis=1) == pytest.approx(row_sums(p, omega, gamma, k), rel=1e-6, abs=1e-6)
+    code = codes.optimally_structured(p, k, omega=omega, gamma=gamma)
+    assert structure(code, p).sum(axis=1) == pytest.approx(w.value.sum(axis=1), rel=1e-6, abs=1e-6)
+
+
 def test_weights_can_be_moved_between_encoder_and_decoder():
-    code = codes.joint_code(6, p=P6)
+    code = codes.optimally_structured(P6)
     scale = np.random.default_rng(2).uniform(-3, 3, 6)
     table = code.messages
     moved = Messages(table.worker, table.after, table.coef.toarray() / scale[:, None])
@@ -252,7 +275,7 @@ def test_weights_can_be_moved_between_encoder_and_decoder():
 def test_bound_holds_for_every_short_gradient_and_is_met_by_identical_ones(seed):
     rng = np.random.default_rng(seed)
     p, omega = rng.uniform(0.05, 0.95, 6), rng.random(6)
-    code = codes.joint_code(6, p=p, omega=omega)
+    code = codes.optimally_structured(p, omega=omega)
     bound = least_bound(p, 6, omega)
     for _ in range(20):
         gradients = rng.standard_normal((6, 3))
@@ -279,10 +302,51 @@ def test_negative_weights_break_the_bound_on_row_sums():
     assert error.mean_squared_error <= lemma_bound(code, p) * (1 + 1e-12), "with absolute values it is a bound again"
 
 
+def chain(sums, k):
+    """Scheme II of [C0]: a worker takes what is left of a partition, whole ones, and has the rest of its sum on the next."""
+    n, table, at = len(sums), np.zeros((len(sums), k)), 0
+    for i in range(n):
+        table[i, at] = 1 - table[:i, at].sum()
+        last = k - 1 if i == n - 1 else min(at + 1, k - 1)
+        table[i, at + 1 : last] = 1
+        if last > at:
+            table[i, last] = sums[i] - table[i, :last].sum() if i < n - 1 else 1 - table[:i, last].sum()
+        at = last
+    return table
+
+
+def shared(sums, k):
+    """Scheme I of [C0]: all workers share partition 0, the others are private, one each but for the first worker."""
+    table = np.eye(len(sums), k)
+    table[:, 0] = 0
+    table[:, 0] = sums - table.sum(axis=1)
+    return table
+
+
+@pytest.mark.parametrize("scheme", [shared, chain])
+def test_hand_made_structures_with_negative_weights_break_the_bound(scheme):
+    """Both have the optimal row sums; wherever a weight is negative, some signs of g_j exceed the bound on row sums."""
+    rng, negative = np.random.default_rng(8), 0
+    signs = np.array(list(product([-1.0, 1.0], repeat=5)))
+    for _ in range(200):
+        p = rng.uniform(0.05, 0.95, 5)
+        table = scheme(row_sums(p, np.zeros(5), 1.0, 5), 5)
+        assert table.sum(axis=0) == pytest.approx(np.ones(5)) and table.sum(axis=1) == pytest.approx(
+            row_sums(p, np.zeros(5), 1.0, 5)
+        )
+        worst = ((table @ signs.T) ** 2 / gains(p, np.zeros(5))[:, None]).sum(axis=0).max()
+        if (table < -1e-9).any():
+            negative += 1
+            assert worst > least_bound(p, 5) * (1 + 1e-9)
+        ours = overlap(row_sums(p, np.zeros(5), 1.0, 5), 5).toarray()
+        assert ((ours @ signs.T) ** 2 / gains(p, np.zeros(5))[:, None]).sum(axis=0).max() <= least_bound(p, 5) * (1 + 1e-9)
+    assert negative > 100
+
+
 def test_no_other_structure_and_bits_beat_the_joint_optimum():
     rng = np.random.default_rng(4)
     n, dim, budget = 6, 1000, 30
-    least = n**2 / bits(P6, dim, budget).objective
+    least = n**2 / bits(P6, budget=budget, dim=dim).objective
     for _ in range(300):
         share = rng.dirichlet(np.full(n, rng.uniform(0.2, 3)), size=n).T
         other = rng.multinomial(budget - 2 * n, rng.dirichlet(np.ones(n))) + 2
@@ -291,27 +355,48 @@ def test_no_other_structure_and_bits_beat_the_joint_optimum():
 
 
 def test_identical_quadratics_contract_as_predicted():
-    """E|theta|^2 shrinks by V / (1 + V) at the best step, V = 1 / Delta: 0.15680 for the grid of 50 workers."""
+    """E|theta|^2 shrinks by V / (1 + V) at the best step, V = 1 / Delta: 0.15680 for the grid of 50 workers (spec 11.9)."""
     p, rng = grid(50), np.random.default_rng(5)
-    code = codes.joint_code(50, p=p)
+    code = codes.optimally_structured(p)
     values = code.decoder.fixed[0] * code.messages.coef.sum(axis=1)
-    coefficients = (rng.random((200_000, 50)) >= p) @ values
+    coefficients = np.concatenate([(rng.random((50_000, 50)) >= p) @ values for _ in range(8)])
     step = 1 / (50 * (1 + 1 / delta(p)))
-    assert ((1 - step * coefficients) ** 2).mean() == pytest.approx(1 / (1 + delta(p)), rel=0.02)
+    assert ((1 - step * coefficients) ** 2).mean() == pytest.approx(1 / (1 + delta(p)), rel=0.01)
     assert 1 / (1 + delta(p)) == pytest.approx(0.15680, abs=1e-5)
 
 
+def test_strongly_convex_descent_stays_below_its_bound():
+    """Spec 11.8: with step 1 / (lam t), E|theta_T - theta*|^2 <= 4 G^2 / (lam^2 T), G^2 = C^2 k^2 (1 + 1 / Delta)."""
+    n, dim, runs = 10, 5, 200
+    p, rng = np.linspace(0.3, 0.9, n), np.random.default_rng(7)
+    code = codes.optimally_structured(p)
+    table = code.messages.coef.toarray()
+    centres = rng.standard_normal((n, dim))
+    best, theta = centres.mean(axis=0), np.zeros((runs, dim))
+    longest, found = 0.0, {}
+    for t in range(1, 1001):
+        partials = (theta[:, None] - centres) / n  # |theta - c_j|^2 / (2 n): the sum has lam = 1
+        longest = max(longest, float(np.linalg.norm(partials, axis=2).max()))
+        heard = rng.random((runs, n)) >= p
+        theta = theta - np.einsum("ri,ij,rjd->rd", heard[:, code.messages.worker], table, partials) / t
+        found[t] = float(((theta - best) ** 2).sum(axis=1).mean())
+    square = longest**2 * n**2 * (1 + 1 / delta(p))
+    for steps in (100, 1000):
+        assert found[steps] <= 4 * square / steps
+    assert found[1000] < 0.2 * found[100], "it does go down like 1 / T"
+
+
 def test_workers_that_are_never_heard_or_never_late():
-    code = codes.joint_code(4, p=[0.5, 1.0, 0.5, 0.2])
+    code = codes.optimally_structured([0.5, 1.0, 0.5, 0.2])
     assert 1 not in code.messages.worker and len(code.messages) == 3
     assert mean_squared_error(code, [0.5, 1.0, 0.5, 0.2]).unbiased
-    sure = codes.joint_code(4, p=[0.0, 0.5, 0.0, 0.9])
+    sure = codes.optimally_structured([0.0, 0.5, 0.0, 0.9])
     assert sure.messages.worker.tolist() == [0, 2] and mean_squared_error(sure, [0.0, 0.5, 0.0, 0.9]).mean_squared_error == 0
     assert delta([0.0, 0.5]) == np.inf and least_bound([0.0, 0.5], k=2) == 0
 
 
 def test_erasure_head_uses_the_first_of_each_group_and_is_exact_when_all_are_heard():
-    code, partials = codes.erasure_head(6, s=1), np.random.default_rng(6).standard_normal((6, 3))
+    code, partials = codes.erasurehead(6, s=1), np.random.default_rng(6).standard_normal((6, 3))
     messages = code.messages.coef @ partials
     got = np.array([True, False, True, True, False, True])
     assert np.allclose(code.decoder.weights(got)[0] @ messages, partials.sum(axis=0))
@@ -321,12 +406,63 @@ def test_erasure_head_uses_the_first_of_each_group_and_is_exact_when_all_are_hea
     assert rounds.time.values.max() <= 1.0 and 0 < rounds.exact.mean < 1
 
 
+def test_one_step_decoding_is_as_printed():
+    """Spec 9.2: n / (load |S|) for BGC; 9.6: n / |S| for expanders, whose coefficients are 1 / degree."""
+    held = codes.bernoulli(6, load=4, decode="one_step")
+    assert len(held.messages) == 6
+    got = np.array([True, False, True, True, False, True])
+    assert held.decoder.weights(got)[0] == pytest.approx(6 / (4 * 4) * got)
+    graph = codes.expander(6, degree=3, decode="one_step")
+    assert graph.decoder.weights(got)[0] == pytest.approx(6 / 4 * got)
+    assert graph.decoder.residual(np.ones(6, dtype=bool)) == pytest.approx(0, abs=1e-12), "exact when all are heard"
+    assert not graph.decoder.weights(np.zeros(6, dtype=bool)).any()
+    idle = codes.bernoulli(40, load=1, seed=2, decode="one_step")
+    everyone = idle.decoder.weights(np.ones(len(idle.messages), dtype=bool))[0]
+    assert len(idle.messages) < 40 and everyone == pytest.approx(1), "idle workers count as answering like the others"
+
+
+def test_one_step_corrects_the_shrinkage_of_the_sum():
+    p = np.full(12, 0.5)
+    plain, scaled = (mean_squared_error(codes.bernoulli(12, load=3, decode=how), p, "identical") for how in ("sum", "one_step"))
+    best = mean_squared_error(codes.bernoulli(12, load=3, decode="least_squares"), p)
+    assert scaled.relative < plain.relative
+    assert best.mean_squared_error < mean_squared_error(codes.bernoulli(12, load=3, decode="one_step"), p).mean_squared_error
+
+
+def test_erasure_head_that_sums_counts_a_group_as_often_as_it_is_heard():
+    code = codes.erasurehead(6, s=1, decode="sum")
+    got = np.array([True, True, False, True, False, False])
+    assert (code.decoder.weights(got)[0] @ code.messages.coef.toarray()).tolist() == [2, 2, 1, 1, 0, 0]
+    assert mean_squared_error(code, 0.25).mean == pytest.approx(np.full(6, 2 * 0.75))
+
+
+def overlaps(code):
+    """(k, k) workers that partitions share."""
+    held = (code.messages.coef.toarray() != 0).astype(int)
+    return held.T @ held - np.diag(held.sum(axis=0))
+
+
+@pytest.mark.parametrize("n, copies", [(7, 3), (13, 4), (31, 4), (50, 2), (50, 5)])
+def test_balanced_placement_shares_at_most_one_worker_a_pair(n, copies):
+    code = codes.stochastic(n, 0.5, copies=copies, placement="balanced")
+    assert overlaps(code).max() == 1 and set(np.diff(code.messages.coef.indptr)) == {copies}
+    assert overlaps(codes.stochastic(n, 0.5, copies=copies)).max() == copies - 1
+
+
+def test_balanced_placement_of_few_workers_and_unequal_copies():
+    for n, copies in [(5, 5), (6, 4), (1, 1), (2, 2)]:
+        code = codes.stochastic(n, 0.5, copies=copies, placement="balanced")
+        assert (code.messages.coef.toarray() != 0).sum(axis=0).tolist() == [copies] * n
+    mixed = codes.stochastic(21, 0.5, copies=[1, 2, 3] * 7, placement="balanced")
+    assert overlaps(mixed).max() == 1 and (mixed.messages.coef.toarray() != 0).sum(axis=0).tolist() == [1, 2, 3] * 7
+
+
 def test_random_codes_depend_on_the_seed_only():
     for make in (
-        lambda seed: codes.bernoulli_code(12, load=3, seed=seed),
-        lambda seed: codes.regular_graph_code(12, degree=3, seed=seed),
-        lambda seed: codes.expander_code(12, degree=3, seed=seed),
-        lambda seed: codes.stochastic_code(12, 0.5, placement="random", seed=seed),
+        lambda seed: codes.bernoulli(12, load=3, seed=seed),
+        lambda seed: codes.optimal_decoding(12, degree=3, seed=seed),
+        lambda seed: codes.expander(12, degree=3, seed=seed),
+        lambda seed: codes.stochastic(12, 0.5, placement="random", seed=seed),
     ):
         one, again, other = (make(seed).messages.coef.toarray() for seed in (1, 1, 2))
         assert np.array_equal(one, again) and not np.array_equal(one, other)
@@ -335,13 +471,13 @@ def test_random_codes_depend_on_the_seed_only():
 @pytest.mark.parametrize("n, degree", [(2, 1), (8, 7), (10, 3), (11, 4), (30, 5)])
 def test_graphs_are_regular_and_simple(n, degree):
     for seed in (None, 0, 1):
-        table = codes.regular_graph_code(n, degree, seed=seed).messages.coef.toarray()
+        table = codes.optimal_decoding(n, degree, seed=seed).messages.coef.toarray()
         assert np.array_equal(table, table.T) and (table.sum(axis=0) == degree).all()
         assert not table.diagonal().any() and set(np.unique(table)) <= {0.0, 1.0}
 
 
 def test_expander_has_a_large_spectral_gap():
-    table = codes.expander_code(40, degree=4).messages.coef.toarray()
+    table = codes.expander(40, degree=4).messages.coef.toarray()
     second = np.sort(np.abs(np.linalg.eigvalsh(table)))[-2]
     assert table.sum(axis=1) == pytest.approx(np.ones(40)) and 4 * second <= 2 * np.sqrt(3) * 1.1
 
@@ -358,30 +494,48 @@ def test_name_is_an_expression_and_prints(code):
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: codes.joint_code(3, p=[0.1, 0.2]), "each of the 3 workers"),
-        (lambda: codes.joint_code(2, p=[0.1, float("nan")]), "0 <= p <= 1"),
-        (lambda: codes.joint_code(2, p="late"), "2 numbers"),
-        (lambda: codes.joint_code(2, p=1.0), "some p must be below 1"),
-        (lambda: codes.joint_code(2, p=0.5, omega=-1), "omega >= 0"),
-        (lambda: codes.joint_code(2, p=0.5, gamma=float("inf")), "gamma >= 0"),
-        (lambda: codes.joint_code(2, k=0, p=0.5), "1 <= k"),
-        (lambda: codes.joint_code(2, p=0.5, construction="chain"), "overlap"),
-        (lambda: codes.stochastic_code(3, [0.5, 1.0, 0.5]), "worker 1 has p=1"),
-        (lambda: codes.stochastic_code(3, 0.5, copies=[0, 1, 1]), "1 <= copies"),
-        (lambda: codes.stochastic_code(3, 0.5, copies=1.5), "1 <= copies"),
-        (lambda: codes.stochastic_code(3, 0.5, placement="near"), "cyclic"),
+        (lambda: codes.optimally_structured([0.1, 0.2], omega=[0.1, 0.2, 0.3]), "each of the 2 workers"),
+        (lambda: codes.optimally_structured(0.5), r"\[p\] \* n"),
+        (lambda: codes.optimally_structured([]), "one straggle probability"),
+        (lambda: codes.optimally_structured([0.1, 1.2]), "0 <= p <= 1"),
+        (lambda: codes.optimally_structured([0.1, -0.2]), "0 <= p <= 1"),
+        (lambda: codes.optimally_structured([0.5, 0.5], bits=4), "needs dim"),
+        (lambda: codes.optimally_structured([0.5, 0.5], bits=[4], dim=10), "or 2 of them"),
+        (lambda: codes.optimally_structured([0.5, 0.5], bits=[4, 17], dim=10), "bits=17"),
+        (lambda: codes.optimally_structured([0.5, 0.5], bits=[4, 0], dim=10), "bits=0"),
+        (lambda: codes.optimally_structured([0.5, 0.5], bits=4.0, dim=10), "whole bits"),
+        (lambda: codes.optimally_structured([0.5, 0.5], bits=4, dim=0), "1 <= dim"),
+        (lambda: codes.optimally_structured([0.5, 0.5], bits=4, dim=10, omega="gauss"), "qsgd"),
+        (lambda: codes.optimally_structured([0.5, 0.5], omega="qsgd"), "needs bits"),
+        (lambda: codes.optimally_structured([0.5, 0.5], bits=4, dim=10, bucket=100), "multiple of 512"),
+        (lambda: codes.optimally_structured([0.1, float("nan")]), "0 <= p <= 1"),
+        (lambda: codes.optimally_structured(["late", "later"]), "2 numbers"),
+        (lambda: codes.optimally_structured([1.0, 1.0]), "some p must be below 1"),
+        (lambda: codes.optimally_structured([0.5, 0.5], omega=-1), "omega >= 0"),
+        (lambda: codes.optimally_structured([0.5, 0.5], gamma=float("inf")), "gamma >= 0"),
+        (lambda: codes.optimally_structured([0.5, 0.5], k=0), "1 <= k"),
+        (lambda: codes.optimally_structured([0.5, 0.5], construction="chain"), "overlap"),
+        (lambda: codes.stochastic(3, [0.5, 1.0, 0.5]), "worker 1 has p=1"),
+        (lambda: codes.stochastic(3, 0.5, copies=[0, 1, 1]), "1 <= copies"),
+        (lambda: codes.stochastic(3, 0.5, copies=1.5), "1 <= copies"),
+        (lambda: codes.stochastic(3, 0.5, placement="near"), "cyclic"),
+        (lambda: codes.stochastic(100, 0.5, copies=65, placement="balanced"), "copies <= 64"),
+        (lambda: codes.bernoulli(5, load=2, decode="mean"), "decode='mean'"),
+        (lambda: codes.expander(6, degree=3, decode="sum"), "decode='sum'"),
+        (lambda: codes.expander(6, degree=3, p=0.5, decode="one_step"), "not both"),
+        (lambda: codes.erasurehead(6, s=1, decode="last"), "decode='last'"),
         (lambda: codes.ignore_stragglers(3, p=1.0), "p < 1"),
-        (lambda: codes.erasure_head(6, s=3), "s=\\[0, 1, 2, 5\\]"),
-        (lambda: codes.regular_graph_code(5, degree=3), "Use degree=4"),
-        (lambda: codes.regular_graph_code(5, degree=5), "degree <= 4"),
-        (lambda: codes.regular_graph_code(6, degree=3, seed=-1), "0 <= seed"),
-        (lambda: codes.stochastic_code(3, 0.5, seed=0.5), "0 <= seed"),
-        (lambda: codes.bernoulli_code(5, load=6), "load <= 5"),
-        (lambda: lemma_bound(codes.erasure_head(4, s=1), 0.5), "fixed weights"),
+        (lambda: codes.erasurehead(6, s=3), "s=\\[0, 1, 2, 5\\]"),
+        (lambda: codes.optimal_decoding(5, degree=3), "Use degree=4"),
+        (lambda: codes.optimal_decoding(5, degree=5), "degree <= 4"),
+        (lambda: codes.optimal_decoding(6, degree=3, seed=-1), "0 <= seed"),
+        (lambda: codes.stochastic(3, 0.5, seed=0.5), "0 <= seed"),
+        (lambda: codes.bernoulli(5, load=6), "load <= 5"),
+        (lambda: lemma_bound(codes.erasurehead(4, s=1), 0.5), "fixed weights"),
         (lambda: mean_squared_error(codes.ignore_stragglers(3), 0.5, "equal"), "orthonormal"),
         (lambda: mean_squared_error(codes.ignore_stragglers(3), 0.5, np.ones((2, 2))), "shape"),
         (lambda: mean_squared_error(codes.ignore_stragglers(3), 0.5, gram=np.ones((2, 2))), "gram"),
-        (lambda: mean_squared_error(codes.regular_graph_code(20, degree=2), 0.5, rounds=1), "2 <= rounds"),
+        (lambda: mean_squared_error(codes.optimal_decoding(20, degree=2), 0.5, rounds=1), "2 <= rounds"),
         (lambda: mean_squared_error(codes.lagrange(6, load=2), 0.5), "raw data"),
     ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unstraggle import Invalid
-from unstraggle.quantizers import ErrorFeedback, Identity, Qsgd, Sign, accumulate, decode, read, reference
+from unstraggle.quantizers import QSGD, ErrorFeedback, Identity, Sign, accumulate, decode, read, reference, wire
 
 ALL_BITS = range(2, 17)
 BUCKETS = (None, 512, 2048)
@@ -18,7 +18,7 @@ def vector(length, seed=0):
 @pytest.mark.parametrize("bits", ALL_BITS)
 def test_payloads_are_those_of_the_reference_bit_for_bit(bits):
     for bucket in BUCKETS:
-        quantizer = Qsgd(bits, bucket)
+        quantizer = QSGD(bits, bucket)
         for length in LENGTHS:
             x = vector(length, length)
             payload = quantizer.encode(x, seed=length + 1)
@@ -31,11 +31,11 @@ def test_payloads_are_those_of_the_reference_bit_for_bit(bits):
 
 @pytest.mark.parametrize("bits", ALL_BITS)
 def test_the_wire_holds_exactly_so_many_bits_a_coordinate(bits):
-    assert 8 * (Qsgd(bits).size(2**20) - Qsgd(bits).size(0)) - bits * 2**20 <= 8 * 64
-    assert Qsgd(bits, 512).size(2**20) - Qsgd(bits, None).size(2**20) == pytest.approx(4 * 2**11, abs=64)
+    assert 8 * (QSGD(bits).size(2**20) - QSGD(bits).size(0)) - bits * 2**20 <= 8 * 64
+    assert QSGD(bits, 512).size(2**20) - QSGD(bits, None).size(2**20) == pytest.approx(4 * 2**11, abs=64)
 
 
-@pytest.mark.parametrize("quantizer", [Qsgd(4), Qsgd(3, 512), Sign(), Identity()], ids=repr)
+@pytest.mark.parametrize("quantizer", [QSGD(4), QSGD(3, 512), Sign(), Identity()], ids=repr)
 def test_threads_and_buffers_change_nothing(quantizer):
     x = vector(200_000)
     payload = quantizer.encode(x, seed=9)
@@ -45,7 +45,7 @@ def test_threads_and_buffers_change_nothing(quantizer):
     assert not np.array_equal(quantizer.encode(x, seed=10), payload)
 
 
-@pytest.mark.parametrize("quantizer", [Qsgd(b, u) for b in ALL_BITS for u in (None, 512)] + [Sign(), Sign(512)], ids=repr)
+@pytest.mark.parametrize("quantizer", [QSGD(b, u) for b in ALL_BITS for u in (None, 512)] + [Sign(), Sign(512)], ids=repr)
 def test_unbiased_with_the_stated_variance(quantizer):
     x, draws = vector(700, seed=3), 1500
     decoded = np.array([quantizer.decode(quantizer.encode(x, seed)) for seed in range(draws)], dtype=float)
@@ -61,14 +61,14 @@ def test_unbiased_with_the_stated_variance(quantizer):
 @pytest.mark.parametrize("bits", [2, 3, 5, 8])
 def test_levels_lie_on_the_grid_and_signs_are_kept(bits):
     x = vector(3000)
-    quantizer = Qsgd(bits)
+    quantizer = QSGD(bits)
     decoded, step = quantizer.decode(quantizer.encode(x, seed=1)), float(read(quantizer.encode(x, seed=1)).steps[0])
     levels = decoded / step
     assert np.array_equal(levels, np.rint(levels)) and np.abs(levels).max() <= 2 ** (bits - 1) - 1
     assert (decoded * x >= 0).all()
 
 
-@pytest.mark.parametrize("quantizer", [Qsgd(4), Qsgd(2, 512)], ids=repr)
+@pytest.mark.parametrize("quantizer", [QSGD(4), QSGD(2, 512)], ids=repr)
 def test_special_vectors(quantizer):
     for length in (1, 600):
         assert not quantizer.decode(quantizer.encode(np.zeros(length), seed=1)).any()
@@ -86,17 +86,49 @@ def test_special_vectors(quantizer):
 
 def test_accumulate_is_the_weighted_sum_also_of_different_formats():
     x = [vector(5000, seed) for seed in range(5)]
-    quantizers = [Qsgd(3), Qsgd(3), Qsgd(8, 512), Sign(), Identity()]
+    quantizers = [QSGD(3), QSGD(3), QSGD(8, 512), Sign(), Identity()]
     payloads = [q.encode(v, seed=i) for i, (q, v) in enumerate(zip(quantizers, x, strict=True))]
     weights = [0.5, -2.0, 1.0, 0.25, 3.0]
     out = vector(5000, 99)
     expected = out + sum(w * decode(p).astype(float) for w, p in zip(weights, payloads, strict=True))
-    assert accumulate(payloads, weights, out) == pytest.approx(expected, rel=1e-4, abs=1e-3)
+    assert accumulate(out, payloads, weights) == pytest.approx(expected, rel=1e-4, abs=1e-3)
+
+
+def test_accumulate_takes_one_payload_and_a_number():
+    x, out = vector(600), vector(600, 1)
+    payload, expected = QSGD(4).encode(x, seed=3), out + 0.5 * QSGD(4).decode(QSGD(4).encode(x, seed=3))
+    assert QSGD(4).accumulate(out.copy(), payload, 0.5) == pytest.approx(expected, abs=1e-5)
+    assert accumulate(out.copy(), read(payload), np.float64(0.5)) == pytest.approx(expected, abs=1e-5)
+    assert QSGD(4).accumulate(out.copy(), [payload], [0.5]) == pytest.approx(expected, abs=1e-5)
+    assert np.array_equal(accumulate(out.copy(), [], []), out)
+
+
+@pytest.mark.parametrize("bits", [2, 5, 8])
+@pytest.mark.parametrize("bucket", [None, 512])
+def test_opposite_vectors_have_opposite_means_and_equal_variance(bits, bucket):
+    quantizer, x = QSGD(bits, bucket), vector(700)
+    assert quantizer.variance(-x) == pytest.approx(quantizer.variance(x), rel=1e-6)
+    there, back = (np.mean([quantizer.decode(quantizer.encode(v, seed)) for seed in range(300)], axis=0) for v in (x, -x))
+    assert np.linalg.norm(there + back) <= 3 * np.sqrt(2 * quantizer.variance(x) / 300)
+
+
+@pytest.mark.parametrize("quantizer", [QSGD(2), QSGD(5, 512), QSGD(16), Sign(512), Identity()], ids=repr)
+def test_lengths_beyond_32_bits_are_right_in_the_header(quantizer):
+    """Sizes and headers only: nothing of that length is allocated."""
+    for length in (2**31 - 1, 2**31, 2**31 + 17, 2**32, 2**40 + 3):
+        size = quantizer.size(length)
+        head = wire.header(quantizer.format, length, 2**64 - 1, 12345)
+        assert wire.read_header(head, size) == (quantizer.format, length, 2**64 - 1, 12345)
+        assert abs(8 * size / length - quantizer.bits) < 32 / (quantizer.format.bucket or 2**30) + 1e-5
+        with pytest.raises(Invalid, match="bytes, but got"):
+            wire.read_header(head, size % 2**32 + 1)
+        with pytest.raises(Invalid):
+            decode(np.frombuffer(head, np.uint8))
 
 
 @pytest.fixture
 def payload():
-    return Qsgd(5, 512).encode(vector(1300), seed=4)
+    return QSGD(5, 512).encode(vector(1300), seed=4)
 
 
 def test_every_changed_byte_is_noticed(payload):
@@ -137,27 +169,31 @@ def test_a_bad_payload_leaves_the_sum_as_it_was(payload):
     bad[-1] ^= 1
     before = out.copy()
     with pytest.raises(Invalid):
-        accumulate([payload, bad], [1.0, 1.0], out)
+        accumulate(out, [payload, bad], [1.0, 1.0])
     assert np.array_equal(out, before)
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: Qsgd(1),
-        lambda: Qsgd(17),
-        lambda: Qsgd(4, bucket=100),
-        lambda: Qsgd(4).encode([1.0, np.nan], seed=0),
-        lambda: Qsgd(4).encode([1.0, np.inf], seed=0),
-        lambda: Qsgd(4).encode([[1.0]], seed=0),
-        lambda: Qsgd(4).encode(["a"], seed=0),
-        lambda: Qsgd(4).encode([1.0], seed=-1),
-        lambda: Qsgd(4).encode(vector(100), seed=0, out=np.empty(10, np.uint8)),
-        lambda: Qsgd(4).decode(Qsgd(4).encode([1.0], seed=0), out=np.empty(2, np.float32)),
-        lambda: accumulate([Qsgd(4).encode([1.0], seed=0)], [np.nan], np.zeros(1, np.float32)),
-        lambda: ErrorFeedback(ErrorFeedback(Qsgd(4))),
+        lambda: QSGD(1),
+        lambda: QSGD(17),
+        lambda: QSGD(4, bucket=100),
+        lambda: QSGD(4).encode([1.0, np.nan], seed=0),
+        lambda: QSGD(4).encode([1.0, np.inf], seed=0),
+        lambda: QSGD(4).encode([[1.0]], seed=0),
+        lambda: QSGD(4).encode(["a"], seed=0),
+        lambda: QSGD(4).encode([1.0], seed=-1),
+        lambda: QSGD(4).encode(vector(100), seed=0, out=np.empty(10, np.uint8)),
+        lambda: QSGD(4).decode(QSGD(4).encode([1.0], seed=0), out=np.empty(2, np.float32)),
+        lambda: accumulate(np.zeros(1, np.float32), QSGD(4).encode([1.0], seed=0), np.nan),
+        lambda: ErrorFeedback(ErrorFeedback(QSGD(4))),
+        lambda: accumulate(np.zeros(1, np.float32), [QSGD(4).encode([1.0], seed=0)], [1.0, 2.0]),
+        lambda: accumulate(np.zeros(1, np.float32), QSGD(4).encode([1.0], seed=0), 1j),
+        lambda: QSGD(0),
+        lambda: QSGD(2.5),
     ],
-    ids=range(12),
+    ids=range(16),
 )
 def test_bad_input(call):
     with pytest.raises(Invalid):
@@ -177,14 +213,14 @@ def descend(quantizer, steps=400, rate=0.01):
 def test_plain_error_feedback_diverges_where_scaled_does_not():
     """Spec 9.9 and test 20: at 2 bits omega is far above 1."""
     start = float(np.linalg.norm(vector(2000, 5)))
-    assert Qsgd(2).omega(2000, "qsgd") > 10
-    assert descend(ErrorFeedback(Qsgd(2))) > 100 * start
-    assert descend(ErrorFeedback(Qsgd(2), scaled=True)) < start
-    assert descend(ErrorFeedback(Qsgd(8, 512)), rate=0.3) < 1e-3 * start
+    assert QSGD(2).omega(2000, "qsgd") > 10
+    assert descend(ErrorFeedback(QSGD(2))) > 100 * start
+    assert descend(ErrorFeedback(QSGD(2), scaled=True)) < start
+    assert descend(ErrorFeedback(QSGD(8, 512)), rate=0.3) < 1e-3 * start
 
 
 def test_lost_payloads_are_taken_back():
-    feedback, x = ErrorFeedback(Qsgd(3)), vector(600)
+    feedback, x = ErrorFeedback(QSGD(3)), vector(600)
     payload = feedback.encode(x, seed=0)
     feedback.lost(payload)
     assert feedback.error == pytest.approx(x, abs=1e-5)

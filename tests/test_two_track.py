@@ -56,7 +56,7 @@ def test_no_unbiased_decoder_has_less_variance():
 @pytest.mark.parametrize("n, expected", [(10, 0.518), (50, 0.843), (100, 0.915)])
 def test_second_track_of_the_optimal_structure_is_a_multiple_of_the_first(n, expected):
     p = grid(n)
-    code = codes.joint_code(n, p=p)
+    code = codes.optimally_structured(p)
     assert shrinkage(p) == pytest.approx(expected, abs=5e-4)
     assert np.allclose(second_moment_weights(code, p), shrinkage(p), rtol=1e-7)
 
@@ -64,7 +64,7 @@ def test_second_track_of_the_optimal_structure_is_a_multiple_of_the_first(n, exp
 @pytest.mark.parametrize("pull, gamma", [(1.0, 1.0), (0.3, 0.5), (4.0, 2.0)])
 def test_identity_with_quantisers(pull, gamma):
     p, omega = grid(12), np.linspace(0.1, 3, 12)
-    code = codes.joint_code(12, k=9, p=p, omega=omega, gamma=gamma)
+    code = codes.optimally_structured(p, k=9, omega=omega, gamma=gamma)
     c = shrinkage(p, omega, gamma=gamma, pull=pull)
     assert np.allclose(second_moment_weights(code, p, omega, gamma=gamma, pull=pull), c, rtol=1e-7) and 0 < c < 1
     assert not np.allclose(second_moment_weights(code, p, pull=pull), c), "another omega gives a true second decoder"
@@ -87,13 +87,33 @@ def test_vector_objective_is_minimal(seed):
 
 def test_two_tracks_decode_the_same_messages():
     p = grid(10)
-    code = codes.stochastic_code(10, p)
+    code = codes.stochastic(10, p)
     both = two_track(code, p)
     got = np.arange(10) % 3 > 0
     weights = both.decoder.weights(got)
     assert weights.shape == (2, 10) and np.array_equal(weights[0], code.decoder.weights(got)[0])
     assert np.array_equal(weights[1], second_moment_weights(code, p) * got)
-    assert both.messages is code.messages and both.name.startswith("two_track(stochastic_code(10")
+    assert both.messages is code.messages and both.name.startswith("two_track(stochastic(10")
+
+
+def test_two_track_adam_steps_are_longer_by_one_over_the_shrinkage():
+    """Spec 13.3, 13.4: with the optimal structure and eps = 0 the second track only rescales Adam's step."""
+    p, rng = grid(10), np.random.default_rng(9)
+    both, c = two_track(codes.optimally_structured(p), p), shrinkage(p)
+    partials = rng.standard_normal((10, 6))
+    messages = both.messages.coef @ partials
+
+    def steps(track):
+        rng, m, v = np.random.default_rng(1), np.zeros(6), np.zeros(6)
+        for t in range(1, 40):
+            weights = both.decoder.weights(rng.random(10) >= p)
+            m, v = 0.9 * m + 0.1 * weights[0] @ messages, 0.999 * v + 0.001 * (weights[track] @ messages) ** 2
+            with np.errstate(invalid="ignore"):
+                yield (m / (1 - 0.9**t)) / np.sqrt(v / (1 - 0.999**t))
+
+    for one, two in zip(steps(0), steps(1), strict=True):
+        assert two == pytest.approx(one / c, rel=1e-6, nan_ok=True)
+    assert np.isfinite(one).all() and c < 0.6
 
 
 def test_rows_that_cancel_and_workers_that_never_err():
@@ -109,10 +129,10 @@ def test_rows_that_cancel_and_workers_that_never_err():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: two_track(codes.erasure_head(4, s=1), 0.5), "fixed weights"),
-        (lambda: two_track(codes.joint_code(4, p=0.5), 0.5, pull=0), "pull > 0"),
-        (lambda: two_track(codes.joint_code(4, p=0.5), 0.5, objective="matrix"), "vector"),
-        (lambda: two_track(codes.joint_code(4, p=0.5), 1.5), "0 <= p <= 1"),
+        (lambda: two_track(codes.erasurehead(4, s=1), 0.5), "fixed weights"),
+        (lambda: two_track(codes.optimally_structured([0.5] * 4), 0.5, pull=0), "pull > 0"),
+        (lambda: two_track(codes.optimally_structured([0.5] * 4), 0.5, objective="matrix"), "vector"),
+        (lambda: two_track(codes.optimally_structured([0.5] * 4), 1.5), "0 <= p <= 1"),
         (lambda: shrinkage([0.5], pull=float("nan")), "pull > 0"),
     ],
 )

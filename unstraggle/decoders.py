@@ -135,9 +135,9 @@ class LeastSquares(Linear):
         return weights
 
     def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
-        """The one solution, where no distinct message can stand in for others: repetition, and no code at all."""
+        """Where distinct messages are orthogonal, so that no weight changes with what else arrived: repetition, and no code."""
         rows = self.distinct
-        if len(rows) > rows.shape[1] or np.linalg.matrix_rank(rows) < len(rows):
+        if len(rows) > rows.shape[1] or not np.allclose(rows @ rows.conj().T, np.eye(len(rows)), atol=1e-12):
             return None
         solution = self._solve(np.ones(len(rows), dtype=bool))
         return (solution[self.ids] / self.lengths)[None], self.ids

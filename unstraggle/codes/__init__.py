@@ -1,53 +1,54 @@
 """Schemes as data: every function returns a `Code`. One scheme a file; see CONTRIBUTING.md for how to add one."""
 
-from .bernoulli_code import bernoulli_code
+from .bernoulli import bernoulli
 from .combine import blocks, cluster, stack
 from .correlated_mmc import correlated_mmc, uncoded_mmc
 from .cyclic_repetition import cyclic_repetition
-from .erasure_head import erasure_head
-from .expander_code import expander_code
+from .erasurehead import erasurehead
+from .expander import expander
 from .fractional_repetition import fractional_repetition
 from .ignore_stragglers import ignore_stragglers
-from .joint_code import joint_code
 from .lagrange import lagrange
-from .modify import hybrid
+from .modify import hybrid, quantize
+from .optimal_decoding import optimal_decoding
+from .optimally_structured import optimally_structured
 from .partial_stragglers import partial_stragglers
 from .reed_solomon import reed_solomon
-from .regular_graph_code import regular_graph_code
-from .stochastic_code import stochastic_code
+from .stochastic import stochastic
 from .uncoded import uncoded
 from .uncorrelated_mmc import uncorrelated_mmc
 
 APPROXIMATE = (
-    "bernoulli_code",
-    "erasure_head",
-    "expander_code",
+    "bernoulli",
+    "erasurehead",
+    "expander",
     "ignore_stragglers",
-    "joint_code",
-    "regular_graph_code",
-    "stochastic_code",
+    "optimally_structured",
+    "optimal_decoding",
+    "stochastic",
 )
 """Schemes whose gradient is not exact: they go with a deadline."""
 
 __all__ = [
     "APPROXIMATE",
-    "bernoulli_code",
+    "bernoulli",
     "blocks",
     "cluster",
     "correlated_mmc",
     "cyclic_repetition",
-    "erasure_head",
-    "expander_code",
+    "erasurehead",
+    "expander",
     "fractional_repetition",
     "hybrid",
     "ignore_stragglers",
-    "joint_code",
     "lagrange",
+    "optimal_decoding",
+    "optimally_structured",
     "partial_stragglers",
+    "quantize",
     "reed_solomon",
-    "regular_graph_code",
     "stack",
-    "stochastic_code",
+    "stochastic",
     "uncoded",
     "uncoded_mmc",
     "uncorrelated_mmc",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -10,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from ..code import Code, Messages, Tasks
-from ..decoders import Decoder, Fixed, LeastSquares
+from ..decoders import Decoder, Fixed, LeastSquares, Linear
 from ..errors import Invalid
 from .table import require_workers
 
+Decode = Literal["fixed", "least_squares", "one_step"]
 Probabilities = float | Sequence[float] | NDArray[np.float64]
 
 
@@ -32,7 +34,7 @@ def require_probabilities(scheme: str, n: int, p: ArrayLike, certain: bool = Tru
     if not certain and (values == 1).any():
         raise Invalid(
             f"{scheme} needs p < 1, but worker {int(values.argmax())} has p=1 and is never heard. "
-            "Leave it out, or use joint_code, which gives it nothing."
+            "Leave it out, or use optimally_structured, which gives it nothing."
         )
     return values
 
@@ -92,10 +94,23 @@ def row_sums(p: NDArray[np.float64], omega: NDArray[np.float64], gamma: float, k
     return np.asarray(k * (share / share.sum()))
 
 
-def table_code(name: str, n: int, coef: Any, decode: Literal["fixed", "least_squares"], weights: ArrayLike = 1.0) -> Code:
+@dataclass(frozen=True, eq=False)
+class OneStep(Linear):
+    """Every message that arrived counts the same, scale * M / (number of them): one step towards the sum (Charles et al. 2017).
+
+    scale: 1 / (copies of a partition, times their coefficients). Without idle workers M is n.
+    """
+
+    scale: float = 1.0
+
+    def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        return np.asarray(got[None] * (self.scale * self.size / max(1, int(got.sum()))))
+
+
+def table_code(name: str, n: int, coef: Any, decode: Decode, weights: ArrayLike = 1.0) -> Code:
     """One message a worker: row i of coef (n, k) once its partitions are done; workers with an empty row stay idle.
 
-    weights: (n,) or one for all, the fixed decoder's.
+    weights: (n,) or one for all, the fixed decoder's; for "one_step" the scale.
     """
     rows = csr_array(coef)
     rows.eliminate_zeros()
@@ -107,9 +122,17 @@ def table_code(name: str, n: int, coef: Any, decode: Literal["fixed", "least_squ
     tasks = Tasks(np.repeat(np.arange(n), loads), rows.indices, work=n / rows.shape[1])
     messages = Messages(sender, loads[sender], rows[sender])
     decoder: Decoder = LeastSquares(messages.coef)
+    if decode == "one_step":
+        decoder = OneStep(messages.coef, scale=float(np.asarray(weights)))
     if decode == "fixed":
         decoder = Fixed(messages.coef, fixed=np.broadcast_to(np.asarray(weights, dtype=float), n)[sender])
     return Code(name, n, tasks, messages, decoder)
+
+
+def require_decode(scheme: str, decode: str, *known: str) -> None:
+    """One of the ways to decode that a scheme has."""
+    if decode not in known:
+        raise Invalid(f"{scheme} needs decode to be one of {', '.join(map(repr, known))}, but got decode={decode!r}.")
 
 
 def listed(values: ArrayLike) -> str:

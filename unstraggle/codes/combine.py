@@ -12,6 +12,7 @@ from scipy.sparse import block_diag, csr_array, eye_array, vstack
 from ..code import Code, Messages, Tasks
 from ..decoders import direct_sum
 from ..errors import Invalid
+from .quantized import common_quantizer
 from .table import require_count
 
 
@@ -37,7 +38,8 @@ def cluster(*codes: Code, times: int = 1) -> Code:
     )
     inside = ", ".join(code.name for code in codes) + (f", times={times}" if times > 1 else "")
     _require_one_block("cluster", several)
-    return Code(f"cluster({inside})", sum(c.n for c in several), tasks, messages, _decoder(several), data=_data(several))
+    how = {"data": _data(several), "quantizer": common_quantizer("cluster", several)}
+    return Code(f"cluster({inside})", sum(c.n for c in several), tasks, messages, _decoder(several), **how)
 
 
 def stack(*codes: Code, shares: Sequence[float] | None = None) -> Code:
@@ -53,7 +55,8 @@ def stack(*codes: Code, shares: Sequence[float] | None = None) -> Code:
     coef = block_diag([code.messages.coef for code in codes], format="csr")
     given = "" if shares is None else f", shares={[float(share) for share in shares]}"
     name = f"stack({', '.join(code.name for code in codes)}{given})"
-    return Code(name, codes[0].n, tasks, _one_after_another(codes, coef), _decoder(codes), data=_data(codes))
+    how = {"data": _data(codes), "quantizer": common_quantizer("stack", codes)}
+    return Code(name, codes[0].n, tasks, _one_after_another(codes, coef), _decoder(codes), **how)
 
 
 def blocks(sizes: Sequence[float], *codes: Code, work: Sequence[float] | None = None) -> Code:
@@ -85,7 +88,8 @@ def blocks(sizes: Sequence[float], *codes: Code, work: Sequence[float] | None = 
     messages = _one_after_another(used, coef, block=_shifted([code.messages.block for code in used], first))
     covered = tuple(fraction * size for code, fraction, _ in kept for size in code.blocks)
     name = f"blocks({_numbers(sizes)}, {', '.join(code.name for code in codes)}{f', work={_numbers(work)}' if work else ''})"
-    return Code(name, codes[0].n, tasks, messages, _decoder(used), blocks=covered)
+    quantizer = common_quantizer("blocks", used)
+    return Code(name, codes[0].n, tasks, messages, _decoder(used), blocks=covered, quantizer=quantizer)
 
 
 def _join_tasks(

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from ..code import Code
-from ..decoders import LeastSquares
+from ..decoders import Fixed, LeastSquares
 from ..errors import Invalid
 from ..rule import Need
+from .approximate import require_decode
 from .combine import cluster
 from .table import cyclic_tasks, one_message, require_stragglers
 
 
-def erasure_head(n: int, s: int) -> Code:
+def erasurehead(n: int, s: int, *, decode: Literal["first", "sum"] = "first") -> Code:
     """Groups of s + 1 workers hold the same s + 1 partitions and send their sum; groups that are silent are left out.
 
     The responders of a group are averaged, which is the first responder's message, with less noise where messages are
     quantised. Exact once every group is heard, so `First(Recovered(), Deadline(...))` ends early. Biased otherwise, and not
-    rescaled: use `stochastic_code` or `joint_code` for an unbiased sum.
+    rescaled: use `stochastic` or `optimally_structured` for an unbiased sum. decode="sum" adds up all responders, so that a
+    group counts as often as it is heard, like the baseline in the program of [C].
 
     >>> got = np.array([True, True, False, True, False, False])
-    >>> erasure_head(6, s=1).decoder.weights(got)
+    >>> erasurehead(6, s=1).decoder.weights(got)
     array([[0.5, 0.5, 0. , 1. , 0. , 0. ]])
     """
-    n, s = require_stragglers("erasure_head", n, s)
+    n, s = require_stragglers("erasurehead", n, s)
     if n % (s + 1):
         fits = [d - 1 for d in range(1, n + 1) if n % d == 0]
-        raise Invalid(f"erasure_head needs s + 1 to divide n, but got n={n}, s={s}. Use one of s={fits}.")
+        raise Invalid(f"erasurehead needs s + 1 to divide n, but got n={n}, s={s}. Use one of s={fits}.")
     group = one_message("group", cyclic_tasks(s + 1, s + 1), np.ones((s + 1, s + 1)), Need(1, tuple(range(s + 1))))
-    near = replace(group, decoder=LeastSquares(group.messages.coef, group.decoder.rule))
-    return replace(cluster(near, times=n // (s + 1)), name=f"erasure_head({n}, s={s})")
+    require_decode("erasurehead", decode, "first", "sum")
+    table = group.messages.coef
+    near = replace(group, decoder=LeastSquares(table, group.decoder.rule) if decode == "first" else Fixed(table))
+    given = "" if decode == "first" else f", decode={decode!r}"
+    return replace(cluster(near, times=n // (s + 1)), name=f"erasurehead({n}, s={s}{given})")

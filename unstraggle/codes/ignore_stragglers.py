@@ -13,7 +13,7 @@ def ignore_stragglers(n: int, p: Probabilities | None = None) -> Code:
 
     Without p the sum is biased: partition i counts with its probability of arriving. With straggle probabilities p, a number
     or (n,), messages are divided by 1 - p and the sum is unbiased, at the price of a large variance where p is near 1: use
-    `joint_code` there.
+    `optimally_structured` there.
 
     >>> ignore_stragglers(4, p=[0.0, 0.5, 0.5, 0.75]).decoder.fixed.tolist()
     [[1.0, 2.0, 2.0, 4.0]]

@@ -1,18 +1,27 @@
-"""Changes to existing codes: `hybrid`."""
+"""Changes to existing codes: `hybrid` and `quantize`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, lil_array
 
-from ..code import Code, Messages
+from ..code import FULL_BITS, Code, Messages
 from ..decoders import Part, Parts, Span
 from ..errors import Invalid
+from ..noise import set_noise_gain, survivor_sets
 from ..rule import Leaf, Need
+from .quantized import require_bits, require_dim, variances, with_bits
+
+SETS = 60
+"""Random survivor sets from which `quantize` knows how much a code amplifies noise."""
+
+DROWNED, AMPLIFIED = 1.0, 3.0
+"""Noise over gradient, and over that of the bits without a code, above both of which `quantize` refuses."""
 
 
 def hybrid(code: Code) -> Code:
@@ -78,3 +87,62 @@ def _without(child: Leaf | Need, gone: frozenset[int]) -> Any:
         return tuple(m for m in child if m not in gone) or None
     left = [c for c in (_without(c, gone) for c in child.of) if c is not None]
     return Need(child.count, tuple(left)) if len(left) >= child.count else None
+
+
+def quantize(code: Code, bits: Any, bucket: int | None = None, *, dim: int = 10**6, force: bool = False) -> Code:
+    """The same code with messages of fewer bits: 1 for signs, 2 to 16 for levels, 32 for what is not to be quantised.
+
+    bits: a coordinate, one number, or one for each worker or message. bucket: coordinates that share a norm, a multiple of 512;
+    None: all of them. dim: coordinates of the gradient, for the check. Decoding an exact code amplifies what quantising adds,
+    see `quantization_error`: where the gradient would drown in it, the code is refused, unless force=True. Repetition never
+    amplifies, and approximate codes are not checked: design them for their bits with `optimally_structured`.
+
+    >>> from unstraggle.codes import fractional_repetition
+    >>> quantize(fractional_repetition(6, s=2), bits=4, bucket=512).quantizer
+    QSGD(bits=4, bucket=512)
+    """
+    if np.iscomplexobj(code.messages.coef.data):
+        raise Invalid(f"quantize needs real coefficients, but {code.name} has complex ones. Use cyclic_repetition instead.")
+    column = require_bits("quantize", bits, code.n, len(code.messages))
+    sent = column[code.messages.worker] if column.shape == (code.n,) else np.broadcast_to(column, len(code.messages))
+    given = f", bits={column.tolist()}" + (f", bucket={bucket}" if bucket else "") + (f", dim={dim}" if dim != 10**6 else "")
+    name = f"quantize({code.name}{given}{', force=True' if force else ''})"
+    answer = replace(with_bits(code, sent, bucket), name=name)
+    if not force:
+        _require_clear(answer, require_dim("quantize", dim))
+    return answer
+
+
+def quantization_error(code: Code, dim: int) -> tuple[float, float]:
+    """Error that quantising adds to the decoded gradient, in units of its norm, with the code and without one.
+
+    With: the root mean square over random survivor sets of sqrt(sum of omega_m a_m^2 |row_m|^2 / k), for weights a_m and the
+    bounds omega_m of the quantisers' relative variances; noise gain times sqrt(omega) where all messages have the same bits.
+    Without: sqrt(omega), the largest. dim: coordinates of the gradient. Partial gradients are taken to be orthogonal and
+    of equal length. The steps to a target grow by about 1 + error^2.
+
+    >>> from unstraggle.codes import uncoded
+    >>> coded, plain = quantization_error(quantize(uncoded(8), bits=8), dim=1000)
+    >>> round(coded, 4), round(plain, 4)
+    (0.1245, 0.1245)
+    """
+    sizes = np.maximum(1, np.rint(dim * np.asarray(code.blocks)[code.messages.block]))
+    bucket = getattr(code.quantizer, "bucket", None)
+    errors = np.sqrt(variances(code.messages.bits, sizes.astype(np.int64), bucket, "qsgd"))
+    gains = [set_noise_gain(code, got, errors) for got in islice(survivor_sets(code, SETS), SETS)]
+    return float(np.sqrt(np.mean(np.square(gains)))), float(errors.max())
+
+
+def _require_clear(code: Code, dim: int) -> None:
+    """Refuse exact codes that would decode to more noise than gradient, through their own amplification."""
+    exact = all(isinstance(part.decoder, Span) for part in code.decoder.parts())
+    if not exact or (code.messages.bits == FULL_BITS).all():
+        return
+    error, plain = quantization_error(code, dim)
+    if error <= DROWNED or error <= AMPLIFIED * plain:
+        return
+    raise Invalid(
+        f"quantize needs a code that decodes to less noise than gradient, but {code.name} has {error:.3g} times as much, where "
+        f"its bits alone make {plain:.3g} (dim={dim}). Use fractional_repetition, which does not amplify noise, more bits, "
+        "bucket=512, or force=True."
+    )

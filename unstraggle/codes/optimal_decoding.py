@@ -19,22 +19,22 @@ LARGEST = 2000
 """Workers of a graph code: a survivor set costs O(n^3) to decode."""
 
 
-def regular_graph_code(n: int, degree: int, seed: int | None = 0) -> Code:
+def optimal_decoding(n: int, degree: int, seed: int | None = 0) -> Code:
     """Worker i adds up the partitions of its neighbours in a random regular graph; the master decodes by least squares.
 
     degree: partitions a worker, and workers a partition; n * degree must be even. seed=None takes the circulant graph (for
     degree 2 the cycle). The estimate is the closest one to the sum for the set that arrived, but it is biased, and a set costs
-    O(n^3) to decode: use `joint_code` where p is known.
+    O(n^3) to decode: use `optimally_structured` where p is known.
 
-    >>> code = regular_graph_code(10, degree=3)
+    >>> code = optimal_decoding(10, degree=3)
     >>> code.messages.coef.sum(axis=0).tolist() == [3.0] * 10
     True
     """
-    n, degree = require_graph("regular_graph_code", n, degree)
+    n, degree = require_graph("optimal_decoding", n, degree)
     if seed is not None:
-        seed = require_count("regular_graph_code", "seed", seed, 0, 2**63 - 1, "It fixes the random graph; None: no shuffling.")
+        seed = require_count("optimal_decoding", "seed", seed, 0, 2**63 - 1, "It fixes the random graph; None: no shuffling.")
     given = "" if seed == 0 else f", seed={seed}"
-    return table_code(f"regular_graph_code({n}, degree={degree}{given})", n, regular_graph(n, degree, seed), "least_squares")
+    return table_code(f"optimal_decoding({n}, degree={degree}{given})", n, regular_graph(n, degree, seed), "least_squares")
 
 
 def require_graph(scheme: str, n: Any, degree: Any) -> tuple[int, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,10 @@ from .approximate import (
     row_sums,
     table_code,
 )
+from .quantized import Model, require_bits, require_dim, variances, with_bits
 from .table import require_count
+
+NAME = "optimally_structured"
 
 SNAP = 1e-9
 """A sum of W_i this close to an integer is that integer; otherwise rounding would assign slivers of partitions."""
@@ -32,40 +36,71 @@ Construction = Literal["overlap", "split"]
 Assigned = tuple[NDArray[np.int64], int, int]
 
 
-def joint_code(
-    n: int,
+def optimally_structured(
+    p: Sequence[float] | NDArray[np.float64],
     k: int | None = None,
     *,
-    p: Probabilities,
-    omega: Probabilities = 0.0,
+    bits: Any = None,
+    dim: int | None = None,
     gamma: float = 1.0,
+    omega: Model | Probabilities | None = None,
+    bucket: int | None = None,
     construction: Construction = "overlap",
 ) -> Code:
     """Unbiased, with the least bound on the error: worker i carries W_i = k / (delta_i Delta) partitions ([C] Theorem 1).
 
-    p: straggle probabilities; omega: relative variance of the quantisers at the bits that `plan.bits` gave them; both a number
-    or (n,). delta_i = (p_i + gamma omega_i) / (1 - p_i), Delta the sum of 1 / delta_i. k: partitions, by default n.
+    p: (n,) straggle probabilities. k: partitions, by default n. delta_i = (p_i + gamma omega_i) / (1 - p_i), Delta is the sum
+    of 1 / delta_i. bits: a coordinate of each worker's message, a number or (n,), such as `plan.bits` gives; the code is then
+    ready to run, its quantisers included (bucket: coordinates that share a norm). omega: relative variances of the quantisers,
+    numbers, or the bounds of the model "paper" or "qsgd" for these bits and dim; by default 0 without bits, else "paper".
+
     construction="overlap" lays the workers side by side over the partitions (equation 22, at most n + k - 1 coefficients);
-    "split" first looks for groups of workers that carry whole partitions (equation 34, one coefficient less a group).
+    "split" first looks for groups of workers that carry whole partitions (equation 34, one coefficient less a group). Needs
+    the p of the deadline in use: with a wrong p it is biased, and `erasurehead`, which needs none, may be safer.
 
-    Needs the p of the deadline in use: with a wrong p it is biased, and `erasure_head`, which needs none, may be safer.
-
-    >>> code = joint_code(3, p=[0.5, 0.5, 0.2])
+    >>> code = optimally_structured([0.5, 0.5, 0.2])
     >>> (code.messages.coef.toarray() * [[0.5], [0.5], [0.8]]).round(3)                  # W: rows sum to W_i, columns to 1
     array([[0.5, 0. , 0. ],
            [0.5, 0. , 0. ],
            [0. , 1. , 1. ]])
+    >>> optimally_structured([0.5, 0.5, 0.2], bits=[4, 4, 8], dim=1000).messages.bits
+    array([4, 4, 8])
     """
-    n = require_size("joint_code", n)
-    parts = n if k is None else require_count("joint_code", "k", k, 1, 10**6, "Give the number of partitions.")
-    late, noise = require_probabilities("joint_code", n, p), require_omega("joint_code", n, omega)
-    sums = row_sums(late, noise, require_gamma("joint_code", gamma), parts)
+    late = _probabilities(p)
+    n = len(late)
+    parts = n if k is None else require_count(NAME, "k", k, 1, 10**6, "Give the number of partitions.")
+    sent = None if bits is None else np.broadcast_to(require_bits(NAME, bits, n), n)
+    sums = row_sums(late, _noise(n, sent, dim, bucket, omega), require_gamma(NAME, gamma), parts)
     groups = [(workers, first, overlap(sums[workers], count)) for workers, first, count in _groups(sums, parts, construction)]
     worker = np.concatenate([workers[shares.nonzero()[0]] for workers, _, shares in groups])
     part = np.concatenate([first + shares.nonzero()[1] for _, first, shares in groups])
     share = np.concatenate([shares[shares.nonzero()] for _, _, shares in groups])
-    name = f"joint_code({n}{'' if k is None else f', k={k}'}, p={listed(p)}{_options(omega, gamma, construction)})"
-    return table_code(name, n, csr_array((share / (1 - late[worker]), (worker, part)), shape=(n, parts)), "fixed")
+    given = _options(k=k, bits=bits, dim=dim, gamma=float(gamma), omega=omega, bucket=bucket, construction=construction)
+    coef = csr_array((share / (1 - late[worker]), (worker, part)), shape=(n, parts))
+    code = table_code(f"{NAME}({listed(p)}{given})", n, coef, "fixed")
+    return code if sent is None else with_bits(code, sent[code.messages.worker], bucket)
+
+
+def _probabilities(p: Any) -> NDArray[np.float64]:
+    if np.ndim(p) != 1 or not np.size(p):
+        raise Invalid(
+            f"{NAME} needs one straggle probability for each worker, such as [0.1, 0.5], but got p={p!r}. "
+            "Use [p] * n for n workers that are alike."
+        )
+    return require_probabilities(NAME, require_size(NAME, len(p)), p)
+
+
+def _noise(n: int, sent: NDArray[np.int64] | None, dim: Any, bucket: int | None, omega: Any) -> NDArray[np.float64]:
+    """(n,) relative variances of the quantisers."""
+    if omega is not None and not isinstance(omega, str):
+        return require_omega(NAME, n, omega)
+    if sent is None:
+        if omega is not None or bucket is not None:
+            raise Invalid(f"{NAME} needs bits for omega={omega!r} and bucket={bucket!r}. Use bits=4, or omega=0 without them.")
+        return np.zeros(n)
+    if dim is None:
+        raise Invalid(f"{NAME} needs dim, the coordinates of a gradient, or numbers omega, to know the noise of bits={sent}.")
+    return variances(sent, require_dim(NAME, dim), bucket, cast(Model, omega or "paper"))
 
 
 def overlap(sums: NDArray[np.float64], k: int) -> csr_array[Any]:
@@ -83,17 +118,17 @@ def overlap(sums: NDArray[np.float64], k: int) -> csr_array[Any]:
     return csr_array((np.diff(cuts), (np.searchsorted(ends, middle), middle.astype(np.int64))), shape=(len(sums), k))
 
 
-def _options(omega: Probabilities, gamma: float, construction: str) -> str:
+def _options(**given: Any) -> str:
     """What differs from the defaults, for the code's name."""
-    given = f", omega={listed(omega)}" if np.any(np.asarray(omega)) else ""
-    given += f", gamma={gamma}" if gamma != 1 else ""
-    return given + (f", construction={construction!r}" if construction != "overlap" else "")
+    texts = {name: repr(np.asarray(value).tolist()) for name, value in given.items() if value is not None}
+    usual = {"gamma": "1.0", "construction": "'overlap'"}
+    return "".join(f", {name}={text}" for name, text in texts.items() if text != usual.get(name))
 
 
 def _groups(sums: NDArray[np.float64], k: int, construction: str) -> list[Assigned]:
     """(workers, first partition, how many) of groups that carry whole partitions."""
     if construction not in ("overlap", "split"):
-        raise Invalid(f'joint_code needs construction="overlap" or "split", but got {construction!r}.')
+        raise Invalid(f'{NAME} needs construction="overlap" or "split", but got {construction!r}.')
     carry = np.flatnonzero(sums > 0)
     if construction == "overlap":
         return [(carry, 0, k)]

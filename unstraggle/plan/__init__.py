@@ -6,6 +6,7 @@ from .base import Plan
 from .bits import Bits, bits
 from .block_sizes import block_sizes
 from .cause import Cause, cause
+from .compression import Compression, compression
 from .deadline import deadline
 from .error import Error, least_bound, lemma_bound, mean_squared_error
 from .front import Front
@@ -18,6 +19,7 @@ __all__ = [
     "Bits",
     "Candidate",
     "Cause",
+    "Compression",
     "Error",
     "Front",
     "Plan",
@@ -25,6 +27,7 @@ __all__ = [
     "bits",
     "block_sizes",
     "cause",
+    "compression",
     "deadline",
     "least_bound",
     "lemma_bound",

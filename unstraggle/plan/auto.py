@@ -16,7 +16,7 @@ from ..errors import Invalid
 from ..latency import Network, OneSpeed, Replay, arrivals
 from ..randomness import Seed, generator
 from ..rounds import NORMAL_975, Sample
-from ..simulate import simulate
+from ..simulation import simulate
 from ..stop import Count, Recovered, Stop
 from ..trace import Trace
 from .advice import Advice, Candidate

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..code import FULL_BITS
 from ..codes.approximate import require_gamma, require_probabilities
 from ..codes.table import require_count
 from ..errors import Invalid
@@ -17,8 +18,14 @@ from .bits_solvers import continuous, dynamic_program, equal_split, greedy, hull
 LEAST = 2
 """Bits a coordinate below which the quantiser has no level but zero."""
 
+SENT = 16
+"""The most bits a coordinate that a quantised message has."""
+
 MOST_LEVELS = 498
 """2^498 levels, about 1e150: their square is still finite."""
+
+NO_LEVELS = 1e200
+"""The variance of a quantiser without levels: its messages are worth nothing."""
 
 Method = Literal["dp", "fast", "greedy", "equal", "relaxation"]
 Omega = str | Callable[[NDArray[np.float64]], ArrayLike] | ArrayLike
@@ -39,6 +46,11 @@ class Bits:
     gamma: float
 
     @property
+    def params(self) -> dict[str, Any]:
+        """What was chosen, as in a `Plan`: "bits" and "utility", a number for each worker."""
+        return {"bits": self.bits.tolist(), "utility": self.utility.tolist()}
+
+    @property
     def budget(self) -> int:
         """B, all bits a coordinate of a round in which everyone answers."""
         return int(self.bits.sum())
@@ -51,8 +63,7 @@ class Bits:
     def to_dict(self) -> dict[str, Any]:
         """Numbers for JSON."""
         return {
-            "bits": self.bits.tolist(),
-            "utility": self.utility.tolist(),
+            **self.params,
             "objective": self.objective,
             "method": self.method,
             "gamma": self.gamma,
@@ -67,39 +78,46 @@ class Bits:
 
 def bits(
     p: ArrayLike,
-    dim: int,
-    budget: int,
     *,
+    budget: int,
+    dim: int,
     method: Method = "dp",
     gamma: float | Literal["balanced"] = 1.0,
     omega: Omega = "paper",
-    most: int = 32,
+    most: int | None = None,
+    levels_offset: int = 0,
 ) -> Bits:
     """Spend exactly `budget` bits a coordinate on n workers so that the sum of (1 - p_i) / (p_i + gamma omega(b_i)) is largest.
 
     p: (n,) straggle probabilities. dim: coordinates of the gradient. budget: all bits together, at least 2 n and at most
-    `most` n. omega: relative variance of the quantiser, "paper" dim / (4 s^2) with s = 2^(b-1) - 1, "qsgd"
-    min(dim / (4 s^2), sqrt(dim) / s), a function of an array of bits, or measured values for 2, 3, ... bits, (L,) or (n, L).
-    gamma="balanced": mean p / omega(budget / n).
+    `most` n, by default 16, the most that messages are quantised to (32 for the rivals, as in the paper). omega: relative
+    variance of the quantiser, "paper" dim / (4 s^2) with s = 2^(b-1) - 1, "qsgd" min(dim / (4 s^2), sqrt(dim) / s), a function
+    of an array of bits, or measured values for 2, 3, ... bits, (L,) or (n, L).
+    gamma="balanced": mean p / omega(budget / n). levels_offset=-1 allocates as the authors' program does, with half the levels
+    that b bits have; utility and objective are those of the bits in use, so that it can only lose.
 
     method: "dp" is exact, O(n budget most). "fast" takes the concave hull of the utilities and solves the workers near its
     critical slope exactly; with up to 24 workers it is exact. "greedy", "equal" and "relaxation" are rivals from the paper:
     do not use them, the utility is convex for few bits and they get stuck there.
 
-    >>> answer = bits([0.1, 0.5, 0.9], dim=1000, budget=18)
+    >>> answer = bits([0.1, 0.5, 0.9], budget=18, dim=1000)
     >>> answer.bits, answer.residual
     (array([10,  6,  2]), 12)
     """
     late = _probabilities(p)
     n = len(late)
     dim = require_count("bits", "dim", dim, 1, 10**15, "Give the number of coordinates of the gradient.")
-    most = require_count("bits", "most", most, LEAST, 1024, "Messages have 2 to 1024 bits a coordinate.")
+    usual = SENT if method in ("dp", "fast") else FULL_BITS
+    most = require_count(
+        "bits", "most", usual if most is None else most, LEAST, 1024, "Messages have 2 to 1024 bits a coordinate."
+    )
     table = _variances(omega, dim, n, most)
     most = table.shape[1] + LEAST - 1
     why = f"Every worker needs 2 to {most} bits."
     budget = require_count("bits", "budget", budget, LEAST * n, most * n, why)
     factor = _balanced(late, table, omega, dim, budget / n) if gamma == "balanced" else require_gamma("bits", gamma)
-    extra = _solve(method, late, table, factor, budget - LEAST * n)
+    believed = _variances(_halved(omega, dim, levels_offset), dim, n, most) if levels_offset else table
+    extra = _solve(method, late, believed, factor, budget - LEAST * n)
     chosen = utilities(late, table, factor)[np.arange(n), extra]
     return Bits(extra + LEAST, chosen, float(chosen.sum()), method, factor)
 
@@ -117,6 +135,16 @@ def variance(model: str, dim: int, bits: ArrayLike) -> Floats:
     if model == "qsgd":
         return np.asarray(np.minimum(paper, np.sqrt(dim) / levels))
     raise Invalid(f'bits needs omega="paper", "qsgd", a function or measured values, but got omega={model!r}.')
+
+
+def _halved(omega: Omega, dim: int, levels_offset: int) -> Omega:
+    """The variance with half the levels, as in the authors' utility: nothing at 2 bits."""
+    if levels_offset != -1 or not isinstance(omega, str):
+        raise Invalid(
+            f"bits needs levels_offset=0, or -1 with a named omega, but got levels_offset={levels_offset!r}, omega={omega!r}. "
+            "Use 0: it is the number of levels that quantisers have."
+        )
+    return lambda steps: np.append(NO_LEVELS, variance(omega, dim, steps[1:] - 1))
 
 
 def utilities(p: Floats, omega: Floats, gamma: float) -> Floats:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from ..code import Code, Messages
-from ..codes.joint_code import joint_code
+from ..codes.optimally_structured import optimally_structured
+from ..codes.quantized import with_bits
 from ..codes.table import require_workers
 from ..decoders import Fixed
 from ..errors import Invalid
@@ -141,9 +142,9 @@ def _circle(
         p = late(work, sent=sent)
         if (p == 1).all():
             return
-        sent = None if budget is None else allocate(p, dim or 1, budget, method="fast", omega=omega).bits
+        sent = None if budget is None else allocate(p, budget=budget, dim=dim or 1, method="fast", omega=omega).bits
         noise = np.zeros(n) if sent is None else variance(omega, dim or 1, sent)
-        code = joint_code(n, k, p=p.tolist(), omega=noise.tolist())
+        code = optimally_structured(p.tolist(), k, omega=noise.tolist())
         before, work = work, _work(code)
         true = late(work, sent=sent)
         if (true[work > 0] < 1).all():
@@ -180,12 +181,12 @@ def _work(code: Code) -> Floats:
 
 
 def _unbiased(code: Code, assumed: Floats, true: Floats, sent: NDArray[np.int64] | None) -> Code:
-    """The same structure with the coefficients that are unbiased for the true probabilities, and with its bits."""
+    """The same structure with the coefficients that are unbiased for the true probabilities, with its bits and quantiser."""
     table = code.messages
     scale = (1 - assumed[table.worker]) / (1 - true[table.worker])
     coef = csr_array(diags_array(scale) @ table.coef)
-    messages = Messages(table.worker, table.after, coef, table.block, table.bits if sent is None else sent[table.worker])
-    return replace(code, messages=messages, decoder=Fixed(coef))
+    fitted = replace(code, messages=Messages(table.worker, table.after, coef, table.block), decoder=Fixed(coef))
+    return fitted if sent is None else with_bits(fitted, sent[table.worker])
 
 
 def _require(latency: Any, n: int, dim: Any, budget: Any, bandwidth: Any) -> None:

@@ -119,8 +119,8 @@ def lemma_bound(code: Code, p: ArrayLike, omega: ArrayLike = 0.0, gamma: float =
     norm^2 times the sum of delta_i (sum over j of |W_ij|)^2, W_ij = (1 - p_i) a_i B_ij; one message a worker. omega: (n,).
     The absolute values matter: with negative W the row sums themselves are no bound.
 
-    >>> from unstraggle.codes import joint_code
-    >>> round(lemma_bound(joint_code(4, p=0.5), p=0.5), 6), round(least_bound([0.5] * 4, k=4), 6)
+    >>> from unstraggle.codes import optimally_structured
+    >>> round(lemma_bound(optimally_structured([0.5] * 4), p=0.5), 6), round(least_bound([0.5] * 4, k=4), 6)
     (4.0, 4.0)
     """
     late, noise = require_probabilities("lemma_bound", code.n, p), require_omega("lemma_bound", code.n, omega)
@@ -133,7 +133,7 @@ def lemma_bound(code: Code, p: ArrayLike, omega: ArrayLike = 0.0, gamma: float =
 
 
 def least_bound(p: ArrayLike, k: int, omega: ArrayLike = 0.0, gamma: float = 1.0, norm: float = 1.0) -> float:
-    """norm^2 k^2 / Delta, the least that `lemma_bound` can be, which `joint_code` attains ([C] Theorem 1).
+    """norm^2 k^2 / Delta, the least that `lemma_bound` can be, which `optimally_structured` attains ([C] Theorem 1).
 
     >>> least_bound([0.5, 0.5, 0.5, 0.5], k=4)
     4.0

@@ -24,8 +24,8 @@ def two_track(
 
     Decoding then gives two estimates: the first for the mean of the gradients, the second for that of their squares.
 
-    >>> from unstraggle.codes import joint_code
-    >>> two_track(joint_code(4, p=0.5), p=0.5).decoder.weights(np.ones(4, dtype=bool))
+    >>> from unstraggle.codes import optimally_structured
+    >>> two_track(optimally_structured([0.5] * 4), p=0.5).decoder.weights(np.ones(4, dtype=bool))
     array([[1. , 1. , 1. , 1. ],
            [0.8, 0.8, 0.8, 0.8]])
     """
@@ -45,11 +45,11 @@ def second_moment_weights(
     A_i the sum of row i of the coefficients; "vector" takes the bias of every partition, pull |M^T w - 1|^2, M = diag(1 - p) B.
     p, omega: a number or (n,). pull > 0 is the price of bias, lambda in the paper; 1 there.
 
-    For `joint_code` with the same omega and gamma the scalar weights are `shrinkage(...)` times its own: then a second track
-    only rescales the step, and one track does.
+    For `optimally_structured` with the same omega and gamma the scalar weights are `shrinkage(...)` times its own: then a
+    second track only rescales the step, and one track does.
 
-    >>> from unstraggle.codes import joint_code
-    >>> second_moment_weights(joint_code(4, p=0.5), p=0.5)
+    >>> from unstraggle.codes import optimally_structured
+    >>> second_moment_weights(optimally_structured([0.5] * 4), p=0.5)
     array([0.8, 0.8, 0.8, 0.8])
     """
     late, noise = require_probabilities("two_track", code.n, p), require_omega("two_track", code.n, omega)
@@ -62,9 +62,10 @@ def second_moment_weights(
 
 
 def shrinkage(p: ArrayLike, omega: ArrayLike = 0.0, *, gamma: float = 1.0, pull: float = 1.0) -> float:
-    """c = pull Delta / (1 + pull Delta): what remains of the mean in the second track, and its factor for `joint_code`.
+    """c = pull Delta / (1 + pull Delta): what remains of the mean in the second track.
 
-    Adam's step grows by 1 / c. p: (n,), omega: a number or (n,).
+    For `optimally_structured` the second weights are c times the first, and Adam's step grows by 1 / c. p: (n,), omega: a
+    number or (n,).
 
     >>> shrinkage([0.5, 0.5, 0.5, 0.5])
     0.8
@@ -96,7 +97,7 @@ def _vector(rows: Floats, p: Floats, price: Floats, pull: float) -> Floats:
 def _require(code: Code, pull: float, objective: str) -> None:
     if not isinstance(code.decoder, Fixed) or len(np.unique(code.messages.worker)) < len(code.messages):
         raise Invalid(
-            f"two_track needs a code with fixed weights and one message a worker, such as joint_code, but got {code.name}."
+            f"two_track needs fixed weights and one message a worker, such as optimally_structured has, but got {code.name}."
         )
     if objective not in ("scalar", "vector"):
         raise Invalid(f'two_track needs objective="scalar" or "vector", but got {objective!r}.')

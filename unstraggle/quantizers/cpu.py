@@ -61,7 +61,8 @@ def grid(format: Format, source: Source, threads: int = 1) -> tuple[np.float32, 
         return found
 
     totals, lanes = zip(*spread(run, source.blocks, threads), strict=True)
-    total, seen = np.float32(tree_sum(np.array(totals))), int(np.bitwise_or.reduce(lanes))
+    with np.errstate(over="ignore"):  # an infinite sum is computed again on rescaled coordinates
+        total, seen = np.float32(tree_sum(np.array(totals))), int(np.bitwise_or.reduce(lanes))
     room = np.empty(kernels.ROOM, np.uint8)
     step, scale, factor = kernels.grid(*source.place, 0, source.blocks, total, seen, *format.numbers, room.ctypes.data)
     return np.float32(step), np.float32(scale), float(factor)
