@@ -1,10 +1,18 @@
-"""Run all benchmarks, or those named: python -m benchmarks [simulator] [span] [blocks] [quantize]."""
+"""Run all benchmarks, or those named: python -m benchmarks [simulator] [span] [blocks] [quantize] [bits] [engines] [soak]."""
 
 import sys
 
-from . import blocks, quantize, simulator, span
+from . import bits, blocks, engines, quantize, simulator, soak, span
 
-ALL = {"simulator": simulator.main, "span": span.main, "blocks": blocks.main, "quantize": quantize.main}
+MODULES = {
+    "simulator": simulator,
+    "span": span,
+    "blocks": blocks,
+    "quantize": quantize,
+    "bits": bits,
+    "engines": engines,
+    "soak": soak,
+}
 
-for name in sys.argv[1:] or ALL:
-    ALL[name]()
+for name in sys.argv[1:] or MODULES:
+    MODULES[name].main()

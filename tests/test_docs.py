@@ -19,13 +19,32 @@ PAGES = (
     "papers/mmc_clustering/README.md",
     "docs/index.md",
     "docs/idea.md",
+    "docs/diagnose.md",
     "docs/traces.md",
+    "docs/training.md",
+    "docs/mpi.md",
     "docs/notation.md",
     "docs/api.md",
     "docs/planning.md",
+    "docs/quantizers.md",
+    "docs/runtime.md",
+    "docs/security.md",
     "papers/block_coordinate/README.md",
+    "papers/quantized_osgc/README.md",
+    "docs/two_track.md",
 )
-PAGES_WITH_CODE = ("README.md", "CONTRIBUTING.md", "docs/idea.md", "docs/traces.md", "docs/planning.md")
+PAGES_WITH_CODE = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/idea.md",
+    "docs/diagnose.md",
+    "docs/traces.md",
+    "docs/training.md",
+    "docs/planning.md",
+    "docs/quantizers.md",
+    "docs/runtime.md",
+    "docs/two_track.md",
+)
 
 FENCE = re.compile(r"^```(\w*).*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]+)[^)]*\)")

@@ -173,8 +173,7 @@ class Current:
             self._lost.add(incoming.worker)
             return incoming
         if isinstance(incoming, Joined):
-            self._lost.discard(incoming.worker)
-            return Elapsed(incoming.time)
+            return self._welcome(incoming)
         if isinstance(incoming, Dropped):
             return incoming
         if incoming.round == self.round.number and self.round.open:
@@ -186,6 +185,14 @@ class Current:
                 return Dropped(incoming.index, incoming.time) if known else Elapsed(incoming.time)
             self._good.append(incoming)
         return Arrived(incoming.index, incoming.time, incoming.round)
+
+    def _welcome(self, joined: Joined) -> Event:
+        """A worker that comes back in a round that still waits gets its order."""
+        self._lost.discard(joined.worker)
+        if not self.round.open:
+            return Elapsed(joined.time)
+        self._engine.start(replace(self.order, workers=(joined.worker,)))
+        return joined
 
     def _keep(self) -> None:
         """Take the payloads of messages that were good and counted, once each."""

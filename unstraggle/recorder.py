@@ -30,7 +30,10 @@ class Recorder:
         self._after = code.messages.after
 
     def add(self, estimate: Estimate, messages: list[Message]) -> None:
-        """Take the messages that were used in a round; tasks of which nothing was heard count as never finished."""
+        """Take the messages that were used in a round; tasks of which nothing was heard count as never finished.
+
+        Workers on other machines have clocks of their own: a task that seems to end after its message came ended just then.
+        """
         if self._path is None:
             return
         table = np.full((4, self._code.n, self._work.shape[1]), np.inf)
@@ -40,7 +43,8 @@ class Recorder:
                 continue
             last = int(self._after[message.index])
             mine = message.worker, slice(last - len(message.ended), last)
-            table[0][mine], table[1][mine], table[2][mine] = message.started, message.ended, message.time
+            started, ended = np.maximum(message.started, 0.0), np.maximum(message.ended, 0.0)
+            table[0][mine], table[1][mine], table[2][mine] = started, ended, np.maximum(ended, message.time)
             table[3][message.worker, last - 1] += len(message.payload)
         self._rounds.append((estimate.round, table))
         if len(self._rounds) >= FLUSH:

@@ -42,6 +42,15 @@ class Program:
         return tuple(tuple(m for m in self.messages if m.after == step) for step in steps)
 
     @cached_property
+    def uses(self) -> tuple[tuple[tuple[int, complex], ...], ...]:
+        """The messages that each task's partial gradient goes into, with its coefficients; a task done twice counts once."""
+        table: dict[tuple[int, int], list[tuple[int, complex]]] = {task: [] for task in self.tasks}
+        for message in self.messages:
+            for part, coef in zip(message.parts, message.coef, strict=True):
+                table[part, message.block].append((message.index, coef))
+        return tuple(tuple(table.pop(task, ())) for task in self.tasks)
+
+    @cached_property
     def last_use(self) -> dict[tuple[int, int], int]:
         """The task count after which a partial gradient is needed no more."""
         uses: dict[tuple[int, int], int] = {}
@@ -50,26 +59,76 @@ class Program:
                 uses[part, message.block] = max(message.after, uses.get((part, message.block), 0))
         return uses
 
+    @cached_property
+    def waiting(self) -> tuple[int, int]:
+        """Most vectors that wait between two tasks: sums of messages that have begun, or partial gradients still needed."""
+        begun: dict[int, int] = {}
+        for step, uses in enumerate(self.uses, 1):
+            for index, _ in uses:
+                begun.setdefault(index, step)
+        first = {task: step for step, task in reversed(list(enumerate(self.tasks, 1)))}
+        sums = [(begun[m.index], m.after) for m in self.messages]
+        partials = [(first[task], last) for task, last in self.last_use.items()]
+        return _most(sums, len(self.tasks)), _most(partials, len(self.tasks))
+
+    @property
+    def folds(self) -> bool:
+        """Whether partial gradients are added to their messages at once. Almost always that needs the least memory."""
+        return self.waiting[0] <= self.waiting[1]
+
+
+def _most(spans: list[tuple[int, int]], steps: int) -> int:
+    """How many of the spans first <= step < last overlap at most."""
+    return max((sum(first <= step < last for first, last in spans) for step in range(1, steps + 1)), default=0)
+
 
 def work(
     program: Program,
     grad: Callable[[int, int], Any],
     send: Callable[[Outgoing, Any], None],
     stopped: Callable[[], bool] = lambda: False,
+    accumulate: Callable[[int, int, Any, Any], Any] | None = None,
 ) -> None:
     """The whole worker: compute the tasks in order and send each message when it is due, until `stopped()`.
 
-    grad(part, block) gives a partial gradient (any type with + and *), send(message, payload) delivers. A partial gradient is
-    dropped after its last use, and `stopped` is asked between tasks: a partial gradient is never cut short.
+    grad(part, block) gives a partial gradient (any type with + and *), send(message, payload) delivers, and `stopped` is asked
+    between tasks: a partial gradient is never cut short. accumulate(part, block, coef, total), if given, adds coef times the
+    partial gradient to total (None: to nothing) and gives it back: a code with one message a worker then needs one vector.
+
+    Between tasks min(program.waiting) vectors are held; during one, the partial gradient and its product with a coefficient.
     """
-    partials: dict[tuple[int, int], Any] = {}
+    held: dict[Any, Any] = {}
     for step, task in enumerate(program.tasks):
         if stopped():
             return
-        partials[task] = grad(*task)
+        if program.folds:
+            _fold(held, task, program.uses[step], grad, accumulate)
+        else:
+            held[task] = grad(*task)
         for message in program.due[step]:
-            send(message, encode(message, partials))
-        partials = {key: value for key, value in partials.items() if program.last_use.get(key, 0) > step + 1}
+            send(message, held.pop(message.index) if program.folds else encode(message, held))
+        if not program.folds:
+            held = {key: value for key, value in held.items() if program.last_use.get(key, 0) > step + 1}
+
+
+def _fold(
+    sums: dict[int, Any],
+    task: tuple[int, int],
+    uses: tuple[tuple[int, complex], ...],
+    grad: Callable[[int, int], Any],
+    accumulate: Callable[[int, int, Any, Any], Any] | None,
+) -> None:
+    """Compute a task and add it to the messages that use it."""
+    if len(uses) == 1 and accumulate is not None:
+        index, coef = uses[0]
+        sums[index] = accumulate(*task, coef, sums.get(index))
+        return
+    partial = grad(*task)
+    for index, coef in uses:
+        if index in sums:  # in place, for the first one is always a product and never the problem's own array
+            sums[index] += coef * partial
+        else:
+            sums[index] = coef * partial
 
 
 def encode(message: Outgoing, partials: dict[tuple[int, int], Any]) -> Any:
@@ -77,5 +136,5 @@ def encode(message: Outgoing, partials: dict[tuple[int, int], Any]) -> Any:
     first, *rest = zip(message.parts, message.coef, strict=True)
     payload = first[1] * partials[first[0], message.block]
     for part, coef in rest:
-        payload = payload + coef * partials[part, message.block]
+        payload += coef * partials[part, message.block]
     return payload

@@ -10,11 +10,13 @@ from .base import Engine, Message, Order, WorkerFailed
 if TYPE_CHECKING:
     from .chaos import Chaos
     from .local import Local
+    from .mpi import MPI
+    from .ray import Ray
     from .virtual import Virtual
 
-__all__ = ["Chaos", "Engine", "Local", "Message", "Order", "Virtual", "WorkerFailed"]
+__all__ = ["MPI", "Chaos", "Engine", "Local", "Message", "Order", "Ray", "Virtual", "WorkerFailed"]
 
-HOMES = {"Chaos": ".chaos", "Local": ".local", "Virtual": ".virtual"}
+HOMES = {"Chaos": ".chaos", "Local": ".local", "MPI": ".mpi", "Ray": ".ray", "Virtual": ".virtual"}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import select
 import time
 from collections.abc import Iterator
@@ -202,7 +203,8 @@ class Local:
         slots = tuple(self._slots[message.index] for message in program.messages)
         sizes = self._code.n, len(self._code.messages), self.problem.dim, self._dtype.str
         channels = Channels(Fd(theirs), Fd(self._notes), board, params, payloads, slots, *sizes)
-        seat.process = context.Process(target=main, args=(share, channels, os.getpid()), daemon=True)
+        data = pickle.dumps(share, protocol=5)  # by value: multiprocessing's own way would share the memory of torch's tensors
+        seat.process = context.Process(target=main, args=(data, channels), daemon=True)
         with _environment(dict.fromkeys(THREADS, str(self._threads))):
             seat.process.start()
         os.close(theirs)
@@ -223,8 +225,8 @@ class Local:
                 self._bury(self._seat_of.pop(fd), fd)
 
     def _read_notes(self) -> None:
-        now = self.clock()
         for data in self._drain():
+            now = self.clock()
             for kind, worker, round, index in NOTE.iter_unpack(data):
                 if kind == READY:
                     self._welcome(worker, now)

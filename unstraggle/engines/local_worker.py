@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import select
 import signal
 import struct
@@ -48,11 +49,12 @@ class Channels:
     param_type: str
 
 
-def main(share: Share, channels: Channels, parent: int) -> None:
-    """Serve until the master closes the pipe or is gone. Ctrl+C is the master's to handle."""
+def main(data: bytes, channels: Channels) -> None:
+    """Serve until the master closes the pipe or is gone. data: the pickled `Share`. Ctrl+C is the master's to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    share: Share = pickle.loads(data)
     worker = Worker(share, channels)
-    threading.Thread(target=worker.beat, args=(parent,), daemon=True).start()
+    threading.Thread(target=worker.beat, args=(os.getppid(),), daemon=True).start()
     worker.note(READY)
     while (job := worker.next_job()) is not None:
         try:
@@ -112,7 +114,10 @@ class Worker:
         self.note(FAILED, self._round)
 
     def beat(self, parent: int) -> None:
-        """Show the master that this process runs, and end it when the master is gone, whatever it is doing."""
+        """Show the master that this process runs, and end it when the master is gone, whatever it is doing.
+
+        parent: the master, or the server that forks for it and ends with it.
+        """
         beats: NDArray[np.float64] = self._board.beats
         while os.getppid() == parent:
             beats[self.number] = time.monotonic()

@@ -43,6 +43,11 @@ def rounding_seed(round: int, message: int) -> int:
 def pack(message: Outgoing, numbers: NDArray[Any], round: int, dtype: np.dtype[Any]) -> tuple[Bytes, int]:
     """Bytes and checksum of a message; quantised payloads carry a checksum of their own, and the second is 0."""
     if message.quantizer is not None:
-        return np.asarray(message.quantizer.encode(numbers, rounding_seed(round, message.index))), 0
-    payload = np.ascontiguousarray(numbers, dtype=dtype).view(np.uint8)
+        return np.asarray(_host(message.quantizer.encode(numbers, rounding_seed(round, message.index)))), 0
+    payload = np.ascontiguousarray(_host(numbers), dtype=dtype).view(np.uint8)
     return payload, frame.checksum(payload)
+
+
+def _host(values: Any) -> Any:
+    """Numbers that lie on an accelerator, in the memory of the host."""
+    return values.cpu() if hasattr(values, "cpu") else values

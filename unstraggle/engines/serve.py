@@ -59,15 +59,25 @@ class Share:
 
 
 def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: Callable[[float], None]) -> None:
-    """Compute an order and send each message when it is due. wait(t): until t seconds after the start, or raise `Abandoned`."""
+    """Compute an order and send each message when it is due. wait(t): until t seconds after the start, or raise `Abandoned`.
+
+    All tasks of an order get the same array of parameters, and no other order gets it: a problem may tell orders apart by it.
+    """
     times: Times = []
     place = {message.index: number for number, message in enumerate(share.program.messages)}
+    params, problem = job.params.view(), share.problem
 
     def grad(part: int, block: int) -> Any:
         began = job.now()
-        partial = share.problem.grad(job.params, part, share.slices[block], job.step)
+        partial = problem.grad(params, part, share.slices[block], job.step)
         times.append((began, job.now()))
         return partial
+
+    def accumulate(part: int, block: int, coef: Any, total: Any) -> Any:
+        began = job.now()
+        total = problem.accumulate(params, part, share.slices[block], job.step, coef, total)  # type: ignore[attr-defined]
+        times.append((began, job.now()))
+        return total
 
     def deliver(message: Outgoing, numbers: Any) -> None:
         if job.delays is not None:
@@ -76,14 +86,19 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         send(message, *pack(message, numbers, job.round, share.dtype), times)
         times.clear()
 
+    adds = hasattr(problem, "accumulate") and share.dtype.kind != "c"
     try:
-        work(share.program, grad, deliver, stopped)
+        work(share.program, grad, deliver, stopped, accumulate if adds else None)
     except Abandoned:
         return
 
 
 def share_of(problem: Any, program: Program) -> Problem:
-    """A problem without the partitions that a program does not need, if it can be cut (`problem.only(parts)`)."""
+    """A problem without the partitions that a program does not need, if it can be cut: `problem.only(parts)`, or
+    `problem.share(worker, parts)` where it wants to know whose share it is."""
+    parts = {part for part, _ in program.tasks}
+    if hasattr(problem, "share"):
+        return problem.share(program.worker, parts)  # type: ignore[no-any-return]
     if hasattr(problem, "only"):
-        return problem.only({part for part, _ in program.tasks})  # type: ignore[no-any-return]
+        return problem.only(parts)  # type: ignore[no-any-return]
     return problem  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Virtual:
             self._silent: set[int] = set()
             self._partials: dict[tuple[int, int], Any] = {}
             self._times = np.full(len(times), np.nan)
-        self._order = order
+        self._order = replace(order, params=order.params.view())  # an array of its own: a problem may tell orders apart by it
         fresh = slice(None) if order.workers is None else np.isin(self._code.messages.worker, order.workers)
         self._silent -= set(order.workers or ())
         self._times[fresh] = self._clock + times[fresh]

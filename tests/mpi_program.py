@@ -1,0 +1,281 @@
+"""The program of the MPI tests: each function is a scenario. Arguments: a mark for the process list, and scenarios."""
+
+import contextlib
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from tests.problems import CannotStart, Constant
+from unstraggle import Count, Deadline, Invalid, Master, NotRecovered, UnstraggleError, WorkerFailed, codes
+from unstraggle.engines import MPI, Message, Order
+from unstraggle.testing import check_engine
+
+
+@dataclass(frozen=True, eq=False)
+class Own(Constant):
+    """A problem that only this program defines."""
+
+
+def run(master, dim=8, **options):
+    return master.gradient(np.zeros(dim), **options)
+
+
+@contextlib.contextmanager
+def refused(kind, *words):
+    try:
+        yield
+    except kind as error:
+        assert all(word in str(error) for word in words), str(error)
+    else:
+        raise AssertionError(f"{kind.__name__} expected")
+
+
+def every_kind_of_code():
+    report = check_engine(MPI, rounds=2)
+    assert report.rounds == 28 and report.worst_error < 1e-9, report
+
+
+def problem_of_the_script():
+    with Master(codes.uncoded(2), MPI(Own(2))) as master:
+        np.testing.assert_allclose(run(master).gradient, 3.0)
+
+
+def late_messages():
+    with Master(codes.cyclic_repetition(4, s=1), MPI(Constant(4))) as master:
+        for worker in range(4):
+            delays = np.zeros(4)
+            delays[worker] = 30.0
+            estimate = run(master, delays=delays)
+            np.testing.assert_allclose(estimate.gradient, 10.0)
+            assert not estimate.got[worker] and estimate.exact and estimate.time < 10
+
+
+def waits_are_cut_short():
+    with Master(codes.uncoded(2), MPI(Constant(2)), Count(1)) as master:
+        run(master, delays=np.array([0.0, 60.0]))
+        assert run(master, delays=np.array([60.0, 0.0])).got.tolist() == [False, True]
+    with Master(codes.ignore_stragglers(3), MPI(Constant(3)), Deadline(0.2)) as master:
+        estimate = run(master, delays=np.array([0.0, 30.0, 0.0]))
+        assert estimate.got.tolist() == [True, False, True] and 0.2 <= estimate.time < 5
+
+
+def who_lags_behind_skips_rounds():
+    """Worker 1 needs 0.5 s a task, rounds take 0.02 s: it computes two or three of 40 rounds, and takes the newest one."""
+    engine = MPI(Slow(2, worker_part=1))
+    with Master(codes.uncoded(2), engine, Count(1)) as master:
+        estimates = [run(master, delays=np.array([0.02, 0.0])) for _ in range(40)]
+        assert 1 <= sum(estimate.late + estimate.got[1] for estimate in estimates) <= 6
+        assert len(engine._seats[1].sent) <= 2
+        limit = time.monotonic() + 10
+        while not run(master, delays=np.array([5.0, 0.0])).got[1]:
+            assert time.monotonic() < limit
+
+
+@dataclass(frozen=True, eq=False)
+class Slow(Constant):
+    worker_part: int = 0
+
+    def grad(self, params, part, where=slice(None), step=0):
+        if part == self.worker_part:
+            time.sleep(0.5)
+        return super().grad(params, part, where, step)
+
+
+def large_messages():
+    """Of 8 MB, more than are in flight at once, while the worker computes."""
+    code = codes.uncoded_mmc(3, load=3)
+    with Master(code, MPI(Constant(3, dim=10**6, seconds=0.01)), Count(9, of="messages")) as master:
+        for _ in range(2):
+            np.testing.assert_allclose(run(master, dim=10**6).gradient, 6.0)
+
+
+def hung_worker():
+    """Lost without a sign of life; orders to it do not pile up; it takes part when it goes on."""
+    engine = MPI(Constant(4, dim=10**5), heartbeat=1.0)
+    with Master(codes.cyclic_repetition(4, s=1), engine) as master:
+        run(master, dim=10**5)
+        os.kill(engine.pid(2), signal.SIGSTOP)
+        limit = time.monotonic() + 30
+        while run(master, dim=10**5, delays=np.full(4, 0.02)).lost != (2,):
+            assert time.monotonic() < limit
+        assert len(engine._seats[2].sent) == 2 and len(engine._wire._going) <= 6
+        os.kill(engine.pid(2), signal.SIGCONT)
+        while run(master, dim=10**5, delays=np.full(4, 0.02)).lost:
+            assert time.monotonic() < limit
+        delays = np.array([60.0, 0.0, 0.0, 0.0])
+        assert run(master, dim=10**5, delays=delays).got.tolist() == [False, True, True, True]
+
+
+def problem_fails():
+    with Master(codes.uncoded(3), MPI(Constant(3, fails_at=(1, 1)))) as master:
+        run(master)
+        with refused(WorkerFailed, "Worker 1 failed: ZeroDivisionError", "in grad"):
+            run(master)
+        np.testing.assert_allclose(run(master).gradient, 6.0)
+
+
+def problem_cannot_start():
+    with refused(WorkerFailed, "this problem cannot be unpickled"):
+        Master(codes.uncoded(2), MPI(CannotStart()))
+
+
+def too_few_ranks():
+    with refused(Invalid, "n=40 workers needs 41 ranks", "mpiexec -n 41", "mpi_program.py"):
+        Master(codes.uncoded(40), MPI(Constant(40)))
+
+
+def one_engine_at_a_time():
+    with Master(codes.uncoded(2), MPI(Constant(2))), refused(Invalid, "Close that one first"):
+        Master(codes.uncoded(2), MPI(Constant(2)))
+
+
+def idle_ranks_sleep():
+    """Less than a tenth of a core each, with an engine and without."""
+    engine = MPI(Constant(3))
+    with Master(codes.uncoded(3), engine) as master:
+        run(master)
+        ranks = [psutil.Process(engine.pid(worker)) for worker in range(3)]
+        assert _use(ranks, 1.0) < 0.1
+    assert _use(ranks, 1.0) < 0.1
+
+
+def _use(processes, seconds):
+    before = [sum(process.cpu_times()[:2]) for process in processes]
+    time.sleep(seconds)
+    return max(sum(process.cpu_times()[:2]) - was for process, was in zip(processes, before, strict=True)) / seconds
+
+
+# Each the only one of its job
+
+
+def killed_rank():
+    """A spare rank takes the place of the first that dies; after the second, the rest goes on while it can."""
+    engine = MPI(Constant(3))
+    with Master(codes.cyclic_repetition(3, s=1), engine) as master:
+        run(master)
+        os.kill(engine.pid(1), signal.SIGKILL)
+        began = time.monotonic()
+        while run(master, delays=np.full(3, 0.05)).lost != (1,):
+            assert time.monotonic() < began + 10
+        while run(master, delays=np.full(3, 0.05)).lost:
+            assert time.monotonic() < began + 30
+        assert run(master, delays=np.array([60.0, 0, 0])).got.tolist() == [False, True, True]
+        os.kill(engine.pid(1), signal.SIGKILL)
+        while run(master, delays=np.full(3, 0.05)).lost != (1,):
+            assert time.monotonic() < began + 40
+        np.testing.assert_allclose(run(master).gradient, 6.0)
+        os.kill(engine.pid(0), signal.SIGKILL)
+        with refused(NotRecovered, "workers [0, 1] are lost"):
+            for _ in range(100):
+                run(master, delays=np.full(3, 0.05))
+    with refused(Invalid, "n=2 workers needs 3 ranks", "2 are there"):
+        Master(codes.uncoded(2), MPI(Constant(2)))
+    with Master(codes.uncoded(1), MPI(Constant(1))) as master:
+        np.testing.assert_allclose(run(master).gradient, 1.0)
+    sys.exit(7)
+
+
+def many_kills():
+    """Six ranks die at any time of a round, with large messages on their way; each gradient is exact, and the job ends."""
+    engine, rng = MPI(Constant(6, dim=250_000)), np.random.default_rng(0)
+    with Master(codes.cyclic_repetition(6, s=2), engine) as master:
+        for number in range(120):
+            pid = engine.pid(int(rng.integers(6))) if number % 20 == 10 else None
+            if pid is not None:
+                threading.Timer(0.02 * rng.random(), os.kill, (pid, signal.SIGKILL)).start()
+            np.testing.assert_allclose(run(master, dim=250_000).gradient, 21.0)
+    print("ended", time.time(), flush=True)
+
+
+def killed_in_the_end():
+    engine = MPI(Constant(2))
+    master = Master(codes.uncoded(2), engine)
+    run(master)
+    os.kill(engine.pid(1), signal.SIGKILL)
+    time.sleep(60)
+
+
+def raises():
+    """While a worker is stopped and another one is in the middle of a long task."""
+    engine = MPI(Slow(3, seconds=20.0))
+    master = Master(codes.uncoded(3), engine, Deadline(0.1))
+    run(master)
+    if sys.argv[-1] == "stopped":
+        os.kill(engine.pid(0), signal.SIGSTOP)
+    raise ValueError("an error of the script")
+
+
+def waits():
+    """Until it is told to end."""
+    master = Master(codes.uncoded(2), MPI(Constant(2, seconds=60.0)))
+    try:
+        print("pid", os.getpid(), flush=True)
+        run(master)
+    finally:
+        (Path(sys.argv[1]) / "cleaned_up").touch()
+
+
+def across_hosts():
+    """The test cuts a cable when it reads "cut", puts it back when it reads "lost", and kills that host at "joined"."""
+    chosen = [
+        codes.cyclic_repetition(4, s=1),
+        codes.uncoded_mmc(4, load=3),
+        codes.quantize(codes.uncoded(4), bits=8, bucket=512),
+    ]
+    assert check_engine(MPI, chosen, rounds=2).worst_error < 1e-9
+    with Master(codes.uncoded(4), MPI(Constant(4, dim=10**5))) as master:
+        run(master, dim=10**5)
+        print("seconds", run(master, dim=10**5).time, flush=True)
+    _clocks_agree()
+    with Master(codes.cyclic_repetition(4, s=2), MPI(Constant(4), heartbeat=1.0)) as master:
+        run(master)
+        print("cut", flush=True)
+        while run(master, delays=np.full(4, 0.05)).lost != (2, 3):
+            pass
+        print("lost", flush=True)
+        while run(master, delays=np.full(4, 0.05)).lost:
+            pass
+        assert run(master, delays=np.array([60.0, 60.0, 0, 0])).got.tolist() == [False, False, True, True]
+        print("joined", flush=True)
+        while True:
+            run(master, delays=np.full(4, 0.05))
+
+
+def _clocks_agree():
+    """Workers on other hosts report their tasks on the master's clock: after the start, before the arrival."""
+    engine = MPI(Constant(4, seconds=0.1))
+    engine.open(codes.uncoded(4))
+    engine.start(Order(0, 0, np.zeros(8)))
+    messages = []
+    while len(messages) < 4:
+        messages += [one for one in engine.next(None) if isinstance(one, Message)]
+    engine.close()
+    for one in messages:
+        assert -0.05 < one.started[0] < one.ended[0] < one.time + 0.05, one
+
+
+def main(names):
+    for name in names:
+        try:
+            globals()[name]()
+        except Exception:
+            if len(names) == 1:
+                raise
+            print("failed", name, traceback.format_exc(), flush=True)
+        else:
+            print("passed", name, flush=True)
+
+
+if __name__ == "__main__":
+    assert issubclass(UnstraggleError, Exception)
+    faulthandler.dump_traceback_later(100, exit=True)
+    main([name for name in sys.argv[2:] if name != "stopped"])

@@ -1,0 +1,237 @@
+"""Hub: the master's end of connections from workers, however these were started. It believes nothing that it cannot check."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import math
+import os
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..code import Code
+from ..errors import Invalid
+from ..events import Joined, Lost
+from . import frame, wire
+from .base import Bytes, Incoming, Message, Order, WorkerFailed
+from .payload import payload_sizes
+from .wire import Head, Link
+
+NOTHING = np.empty(0, np.uint8)
+FROM_GUESTS = {wire.HELLO: wire.TOKEN}
+FROM_WORKERS = {wire.READY: 0, wire.ALIVE: 0, wire.TAKEN: 0, wire.FAILED: wire.REPORT}
+"""The most bytes of each kind of record; messages have their own."""
+
+
+@dataclass(eq=False)
+class Seat:
+    """A worker's place: its connection while it has one, and what the master knows of it.
+
+    ready: it takes orders. process: its number, on its machine. absent: since when it is not ready. asked: since when it owes a
+    sign of life, and is hung when that is long. taking: an order has not come to it yet by another way than this connection.
+    """
+
+    link: Link | None = None
+    ready: bool = False
+    process: int = -1
+    deaths: int = 0
+    absent: float = math.inf
+    asked: float = math.inf
+    hung: bool = False
+    taking: bool = False
+
+
+class Hub:
+    """Lets workers in that have the token, gives them orders, and turns what they send into events.
+
+    greet(worker): called when one has come, which then needs its share and answers READY.
+    """
+
+    def __init__(self, code: Code, dim: int, dtype: np.dtype[Any], heartbeat: float, greet: Callable[[int], None]) -> None:
+        self.token = os.urandom(wire.TOKEN)
+        self.seats = [Seat() for _ in range(code.n)]
+        self.mine = [[message.index for message in code.program(worker).messages] for worker in range(code.n)]
+        self.round, self.origin = -1, time.monotonic()
+        self.events: list[Incoming] = []
+        self.failure: WorkerFailed | None = None
+        self._dtype, self._heartbeat, self._greet = dtype, heartbeat, greet
+        self._senders = code.messages.worker.tolist()
+        heads = [frame.head_size(int(tasks)) for tasks in np.bincount(code.tasks.worker, minlength=code.n)]
+        self._rooms = (np.array(heads)[code.messages.worker] + payload_sizes(code, dim, dtype)).tolist()
+        self._slots: dict[int, Bytes] = {}
+        self._filled: set[int] = set()
+        self._guests: set[Link] = set()
+        self._last_look = time.monotonic()
+        self._selector = selectors.DefaultSelector()
+
+    def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Open the door; gives the address to which workers connect."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._door = socket.create_server((host, port), family=family, backlog=max(128, len(self.seats)))
+        self._door.setblocking(False)
+        self._selector.register(self._door, selectors.EVENT_READ)
+        name = self._door.getsockname()
+        return name[0], name[1]
+
+    def begin(self, round: int) -> None:
+        """A round begins: payloads of the last one may be overwritten."""
+        self.round, self.origin, self._filled = round, time.monotonic(), set()
+
+    def clock(self) -> float:
+        """Seconds since the round began."""
+        return time.monotonic() - self.origin
+
+    def order(self, order: Order, workers: Iterable[int]) -> None:
+        """Send an order. It replaces those that a worker has not yet taken, so that a slow one never has many before it."""
+        params = np.array(order.params, self._dtype).view(np.uint8).data
+        step = wire.STEP.pack(order.step, self.origin)
+        for worker in workers:
+            delays = self.delays(order, worker)
+            parts = step, b"" if delays is None else delays.tobytes(), params
+            head = wire.head(wire.ORDER, 0 if delays is None else len(delays), order.round, sum(map(len, parts)))
+            self._tell(self.seats[worker].link, head, *parts, newest=True)
+
+    def delays(self, order: Order, worker: int) -> Any:
+        """Those of a worker's messages, or None."""
+        return None if order.delays is None else np.asarray(order.delays, "<f8")[self.mine[worker]]
+
+    def cancel(self, round: int, workers: Iterable[int]) -> None:
+        for worker in workers:
+            self._tell(self.seats[worker].link, wire.head(wire.CANCEL, 0, round))
+
+    def collect(self, timeout: float) -> None:
+        """Wait for something on the connections, and take what has come."""
+        for key, mask in self._selector.select(timeout):
+            link: Link | None = key.data
+            if link is None:
+                self._let_in()
+                continue
+            if mask & selectors.EVENT_WRITE and link.open and link.flush():
+                self._selector.modify(link.sock, selectors.EVENT_READ, link)
+            if mask & selectors.EVENT_READ and link.open:
+                self._hear(link)
+
+    def look(self) -> bool:
+        """Ask for signs of life, now and then. A worker that owes one for long is lost until it shows one."""
+        now = time.monotonic()
+        if now - self._last_look < self._heartbeat / 4:
+            return False
+        self._last_look = now
+        for worker, seat in enumerate(self.seats):
+            if seat.ready and seat.asked == math.inf:
+                seat.asked = now
+                self._tell(seat.link, wire.head(wire.PING))
+            elif seat.ready and now - seat.asked > self._heartbeat and not seat.hung:
+                seat.hung = True
+                self.events.append(Lost(worker, self.clock()))
+        for guest in [guest for guest in self._guests if now - guest.since > self._heartbeat]:
+            self._drop(guest)
+        return True
+
+    def close(self) -> None:
+        """Close the door and all connections."""
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+
+    # What comes
+
+    def _let_in(self) -> None:
+        """Take a connection; until it has shown the token, it is a guest."""
+        with contextlib.suppress(OSError):
+            link = Link(self._door.accept()[0])
+            self._selector.register(link.sock, selectors.EVENT_READ, link)
+            self._guests.add(link)
+
+    def _hear(self, link: Link) -> None:
+        try:
+            heard = link.receive(lambda what: self._room(link, what), lambda what, body: self._take(link, what, body))
+        except (OSError, EOFError, Invalid):
+            self._drop(link)
+            return
+        if heard and link.worker is not None:
+            seat = self.seats[link.worker]
+            seat.asked = math.inf
+            if seat.hung:
+                seat.hung = False
+                self.events.append(Joined(link.worker, self.clock()))
+
+    def _room(self, link: Link, what: Head) -> Bytes:
+        """The place for what follows. Refuses what is not expected, and what is larger than it may be."""
+        if what.kind == wire.SENT:
+            return self._slot(link, what)
+        most = (FROM_GUESTS if link.worker is None else FROM_WORKERS).get(what.kind, -1)
+        if what.size > most:
+            raise Invalid(f"A record of kind {what.kind} has at most {most} bytes here, but got {what.size}.")
+        return np.empty(what.size, np.uint8)
+
+    def _slot(self, link: Link, what: Head) -> Bytes:
+        """The place for a message: the same one in every round, but never that of a message which the master may be reading."""
+        m = what.number
+        if link.worker is None or m >= len(self._senders) or self._senders[m] != link.worker or what.size > self._rooms[m]:
+            raise Invalid(f"Worker {link.worker} has no message {m} of {what.size} bytes.")
+        if what.round != self.round or m in self._filled:
+            return np.empty(what.size, np.uint8)
+        if m not in self._slots:
+            self._slots[m] = np.empty(self._rooms[m], np.uint8)
+        return self._slots[m][: what.size]
+
+    def _take(self, link: Link, what: Head, body: Bytes) -> None:
+        if link.worker is None:
+            self._welcome(link, what, body)
+            return
+        seat = self.seats[link.worker]
+        if what.kind == wire.SENT:
+            self.events.append(self._message(link.worker, what, body))
+        elif what.kind == wire.READY:
+            seat.ready, seat.absent = True, math.inf
+            self.events.append(Joined(link.worker, self.clock()))
+        elif what.kind == wire.TAKEN:
+            seat.taking = False
+        elif what.kind == wire.FAILED and self.failure is None:
+            self.failure = WorkerFailed(link.worker, body.tobytes().decode(errors="replace"))
+
+    def _message(self, worker: int, what: Head, body: Bytes) -> Message:
+        if what.round != self.round:
+            return Message(worker, what.number, what.round, self.clock(), NOTHING)
+        body.flags.writeable = False
+        message = frame.read(body, self.clock())
+        if (message.worker, message.index, message.round) != (worker, what.number, what.round):
+            raise Invalid(f"Message {message.index} of worker {message.worker} came as {what.number} of worker {worker}.")
+        self._filled.add(what.number)
+        return message
+
+    def _welcome(self, link: Link, what: Head, token: Bytes) -> None:
+        """A worker has come. If it was thought to be here, its connection or machine broke, and this is its successor."""
+        if not hmac.compare_digest(token.tobytes(), self.token) or what.number >= len(self.seats):
+            raise Invalid("A connection came without the token of this run.")
+        seat = self.seats[what.number]
+        if seat.link is not None:
+            self._drop(seat.link)
+        self._guests.discard(link)
+        link.worker, seat.link, seat.process = what.number, link, what.round
+        self._tell(link, wire.head(wire.PING))
+        self._greet(what.number)
+
+    def _drop(self, link: Link) -> None:
+        """A connection ended, or brought what it must not: its worker is lost, and ends too when it sees that."""
+        self._selector.unregister(link.sock)
+        link.sock.close()
+        self._guests.discard(link)
+        if link.worker is None:
+            return
+        seat = self.seats[link.worker]
+        if seat.ready and not seat.hung:
+            self.events.append(Lost(link.worker, self.clock()))
+        self.seats[link.worker] = Seat(deaths=seat.deaths + 1, absent=time.monotonic())
+
+    def _tell(self, link: Link | None, *parts: wire.Part, newest: bool = False) -> None:
+        """Send what the connection takes now; the rest follows when it takes more."""
+        if link is not None and not link.send(*parts, newest=newest):
+            self._selector.modify(link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, link)

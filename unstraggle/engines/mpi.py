@@ -1,0 +1,255 @@
+"""MPI: one rank a worker, on one machine or many. Run: mpiexec -n 9 python -m unstraggle.engines.mpi script.py"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+import pickle
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..blocks import block_slices
+from ..code import Code
+from ..errors import Invalid, UnstraggleError
+from ..events import Joined, Lost
+from ..problems.base import Problem
+from . import frame
+from .base import Bytes, Incoming, Message, Order, WorkerFailed, prepared
+from .mpi_launch import command as command
+from .mpi_launch import wire
+from .mpi_order import NUMBER, PING_TIMES, machine, pack_order
+from .mpi_wire import CANCEL, CLOSE, ENGINES, FAILED, FRAME, ORDER, PING, PONG, READY, SETUP, Pace, Parcel, Sent, Wire
+from .payload import number_type
+from .serve import Share, share_of
+
+IN_FLIGHT = 2
+"""Orders on their way to a worker that has not taken them; a later one waits, and replaces the one that waits already."""
+NOTHING = np.empty(0, np.uint8)
+NUMBERS = itertools.count()
+
+
+@dataclass(eq=False)
+class Seat:
+    """A worker's place: the rank that has it now, and what the master knows of it."""
+
+    rank: int
+    messages: int
+    ready: bool = False
+    hung: bool = False
+    dead: bool = False
+    pid: int = 0
+    told: int = -1
+    owes: int = 0
+    sent: list[Sent | None] = field(default_factory=list)
+    waiting: tuple[int, Bytes] | None = None
+
+
+class MPI:
+    """Ranks 1, 2, ... of an MPI job are the workers. The script runs on rank 0 only.
+
+    heartbeat: seconds without a sign of life after which a worker counts as lost until it shows one. start_within: seconds. Of
+    more ranks than workers, the last are spare: they take the place of ranks that died, where MPI goes on after that.
+    """
+
+    def __init__(self, problem: Problem, *, heartbeat: float = 10.0, start_within: float = 300.0) -> None:
+        if not heartbeat >= 1:
+            raise Invalid(f"MPI needs heartbeat >= 1 second, but got heartbeat={heartbeat}.")
+        self.problem = problem
+        self._heartbeat, self._start_within = heartbeat, start_within
+        self._number = next(NUMBERS)
+        self._wire: Wire | None = None
+        self._seats: list[Seat] = []
+        self._pace = Pace()
+        self._origin = self._last_look = time.monotonic()
+        self._round = -1
+        self._events: list[Incoming] = []
+
+    def open(self, code: Code) -> None:
+        if self._seats:
+            raise Invalid("An engine serves one code. Close this one and make another for the next code.")
+        self.problem, found = prepared(self.problem, code), wire(code.n)
+        if found.engine is not None:
+            raise Invalid("Ranks serve one engine at a time, and another one is open. Close that one first.")
+        self._code, self._wire, found.engine = code, found, self
+        alive = [rank for rank in range(1, found.size) if rank not in found.dead]
+        self._spare, self._buried = alive[code.n :], len(found.dead)
+        self._seats = [Seat(rank, len(code.program(worker).messages)) for worker, rank in enumerate(alive[: code.n])]
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            self._start_all()
+            undo.pop_all()
+
+    def start(self, order: Order) -> None:
+        assert self._wire is not None
+        self._wire.going(ORDER)
+        if order.round != self._round:
+            self._round, self._origin = order.round, time.monotonic()
+        data = pack_order(order, self._origin)
+        for worker in range(self._code.n) if order.workers is None else order.workers:
+            seat = self._seats[worker]
+            if seat.ready:
+                seat.waiting = order.round, data
+                self._post(seat)
+
+    def next(self, until: float | None) -> list[Incoming]:
+        assert self._wire is not None
+        self._pace.reset()
+        self._collect()
+        while not self._events and (until is None or self.clock() < until):
+            rest = math.inf if until is None else until - self.clock()
+            self._pace.rest(min(rest, self._wire.patience))
+            self._collect()
+        events, self._events = self._events, []
+        return events
+
+    def clock(self) -> float:
+        return time.monotonic() - self._origin
+
+    def cancel(self, round: int, workers: tuple[int, ...]) -> None:
+        for seat in (self._seats[worker] for worker in workers if self._seats):
+            if seat.waiting is not None and seat.waiting[0] <= round:
+                seat.waiting = None
+            if seat.told == round and seat.owes:
+                seat.owes = 0
+                self._tell(seat, CANCEL, NUMBER.pack(round))
+
+    def expected(self) -> frozenset[int]:
+        return frozenset(w for w, seat in enumerate(self._seats) if not seat.dead and (seat.hung or not seat.ready))
+
+    def pid(self, worker: int) -> int | None:
+        """The process of a worker, on its machine; None while it has none."""
+        seat = self._seats[worker]
+        return seat.pid if seat.ready else None
+
+    def close(self) -> None:
+        """Let the ranks wait for the next engine. They end when the script does."""
+        if self._wire is None:
+            return
+        for seat in self._seats:
+            self._tell(seat, CLOSE, b"")
+        self._wire.engine, self._wire, self._seats = None, None, []
+
+    # Starting
+
+    def _start_all(self) -> None:
+        for worker in range(self._code.n):
+            self._set_up(worker)
+        limit = time.monotonic() + self._start_within
+        while not all(seat.ready for seat in self._seats):
+            self._collect()
+            self._pace.rest()
+            late = [worker for worker, seat in enumerate(self._seats) if not seat.ready]
+            if time.monotonic() > limit or any(seat.dead for seat in self._seats):
+                raise UnstraggleError(
+                    f"Workers {late} were not ready within {self._start_within:g} s, or died. Their errors stand above; "
+                    "if there are none, raise start_within, or use fewer workers."
+                )
+        self._events = []
+
+    def _set_up(self, worker: int) -> None:
+        """Give a rank its share; it says READY when it has what it needs."""
+        program = self._code.program(worker)
+        slices = tuple(block_slices(self.problem.dim, self._code.blocks))
+        share = Share(program, share_of(self.problem, program), slices, number_type(self._code, np.dtype(self.problem.dtype)))
+        data = pickle.dumps((share, machine(), self._heartbeat / 5), protocol=5)
+        self._tell(self._seats[worker], SETUP, data)
+
+    # To the workers
+
+    def _tell(self, seat: Seat, kind: int, data: Any, *, taken: bool = False) -> Sent | None:
+        assert self._wire is not None
+        return self._wire.send(seat.rank, kind, self._number, data, taken=taken)
+
+    def _post(self, seat: Seat) -> None:
+        """Send the order that waits, unless two are on their way: who lags behind gets the newest one later."""
+        assert self._wire is not None
+        seat.sent = [sent for sent in seat.sent if not self._wire.left(sent)]
+        if seat.waiting is None or len(seat.sent) >= IN_FLIGHT:
+            return
+        (seat.told, data), seat.waiting = seat.waiting, None
+        seat.owes = seat.messages
+        seat.sent.append(self._tell(seat, ORDER, data, taken=True))
+
+    # From the workers
+
+    def _collect(self) -> None:
+        """Take what has come, without waiting. What a rank sent before it died counts."""
+        assert self._wire is not None
+        parcels, now = self._wire.poll(), self.clock()
+        if parcels:
+            worker_of = {seat.rank: worker for worker, seat in enumerate(self._seats)}
+            mine = [(worker_of.get(one.rank, -1), one) for one in parcels if one.engine == self._number % ENGINES]
+            self._events += [event for worker, one in mine if worker >= 0 for event in self._take(worker, one, now)]
+            for worker, one in mine:
+                if one.kind == FAILED:
+                    raise WorkerFailed(worker, one.data.tobytes().decode(errors="replace"))
+        for seat in self._seats:
+            if seat.waiting is not None:
+                self._post(seat)
+        self._bury()
+        self._look_for_hung()
+
+    def _take(self, worker: int, parcel: Parcel, now: float) -> Iterator[Incoming]:
+        seat = self._seats[worker]
+        if parcel.kind == FRAME:
+            yield self._message(seat, worker, frame.read(parcel.data, now))
+        elif parcel.kind == PING:
+            asked, _ = PING_TIMES.unpack(parcel.data.tobytes())
+            self._tell(seat, PONG, PING_TIMES.pack(asked, time.monotonic()))
+        elif parcel.kind == READY:
+            seat.ready, seat.pid = True, int(json.loads(parcel.data.tobytes())["pid"])
+            yield Joined(worker, now)
+
+    def _message(self, seat: Seat, worker: int, message: Message) -> Message:
+        if message.worker != worker:
+            raise Invalid(f"Rank {seat.rank} is worker {worker}, but sent a message of worker {message.worker}.")
+        if message.round != self._round:
+            return Message(worker, message.index, message.round, message.time, NOTHING)
+        seat.owes = max(0, seat.owes - 1)
+        message.payload.flags.writeable = False
+        return message
+
+    # Ranks that die or hang
+
+    def _bury(self) -> None:
+        """A rank died: its worker is lost, until a spare rank has taken its place."""
+        assert self._wire is not None
+        if len(self._wire.dead) == self._buried:
+            return
+        self._buried = len(self._wire.dead)
+        self._spare = [rank for rank in self._spare if rank not in self._wire.dead]
+        for worker, seat in enumerate(self._seats):
+            if seat.rank in self._wire.dead and not seat.dead:
+                seat.dead, seat.ready, seat.hung, seat.waiting = True, False, False, None
+                self._events.append(Lost(worker, self.clock()))
+                if self._spare:
+                    self._seats[worker] = Seat(self._spare.pop(0), seat.messages)
+                    self._set_up(worker)
+
+    def _look_for_hung(self) -> None:
+        """A worker that gives no sign of life is lost until it does again (it may be stopped, or cut off)."""
+        assert self._wire is not None
+        now = time.monotonic()
+        if now - self._last_look < self._heartbeat / 8:
+            return
+        missed = now - self._last_look > self._heartbeat / 2
+        self._last_look = now
+        for worker, seat in enumerate(self._seats):
+            hung = now - self._wire.heard.get(seat.rank, now) > self._heartbeat
+            if seat.ready and hung != seat.hung and not (missed and hung):
+                seat.hung = hung
+                self._events.append((Lost if hung else Joined)(worker, self.clock()))
+
+
+if __name__ == "__main__":
+    # This file is `__main__` now: the engines of the program are those of the module that it imports.
+    from unstraggle.engines.mpi_launch import main
+
+    main(sys.argv[1:])

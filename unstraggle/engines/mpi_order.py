@@ -1,0 +1,98 @@
+"""Orders of the MPI engine as bytes, and the difference of two ranks' clocks."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import platform
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .base import Bytes, Order
+from .serve import Job, Share
+
+HEAD = struct.Struct("<qqdqq")
+"""round, step, when it began on the master's clock, delays, bytes of the parameters; then delays (float64), then parameters."""
+NUMBER = struct.Struct("<q")
+PING_TIMES = struct.Struct("<dd")
+"""When the worker asked, on its clock; when the master answered, on its own."""
+
+PINGS = 5
+"""How often a worker on another machine asks for the time before it starts; the quickest answer counts."""
+ASK_AGAIN = 60.0
+"""Seconds after which it asks again: clocks drift by some seconds a day."""
+
+
+def pack_order(order: Order, origin: float) -> Bytes:
+    """An order for all workers: a copy, so that the caller may change its parameters while they are on their way."""
+    delays = np.empty(0) if order.delays is None else np.ascontiguousarray(order.delays, "<f8")
+    params = np.ascontiguousarray(order.params).view(np.uint8)
+    start = HEAD.size + delays.nbytes
+    data = np.empty(start + params.nbytes, np.uint8)
+    HEAD.pack_into(data.data, 0, order.round, order.step, origin, len(delays), params.nbytes)
+    data[HEAD.size : start] = delays.view(np.uint8)
+    data[start:] = params
+    return data
+
+
+def read_order(data: Bytes, share: Share, offset: float) -> Job:
+    """The job in an order. offset: this worker's clock minus the master's."""
+    round, step, origin, count, size = HEAD.unpack_from(data.data)
+    start = HEAD.size + 8 * count
+    mine = [message.index for message in share.program.messages]
+    delays = data[HEAD.size : start].view("<f8")[mine] if count else None
+    params = data[start : start + size].view(share.problem.dtype)
+    params.flags.writeable = False
+    return Job(round, step, params, origin + offset, delays)
+
+
+def round_of(data: Bytes) -> int:
+    """The round of an order or a cancellation."""
+    return int(NUMBER.unpack_from(data.data)[0])
+
+
+@functools.cache
+def machine() -> str:
+    """Processes with the same value share a clock and process numbers: the same host, kernel and process namespace."""
+    parts = [platform.node()]
+    with contextlib.suppress(OSError):  # other systems than Linux have no such files
+        parts += [Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid")]
+    return " ".join(parts)
+
+
+class Clock:
+    """A worker's clock minus the master's: zero on one machine, else by asking; accurate to half of the quickest answer."""
+
+    def __init__(self, master: str) -> None:
+        self.offset = 0.0
+        self.due = math.inf if machine() == master else 0.0
+        self._best = math.inf
+        self._answers = 0
+
+    @property
+    def known(self) -> bool:
+        return self.due == math.inf or self._answers >= PINGS
+
+    def ask(self) -> bytes:
+        """What to send to the master."""
+        now = time.monotonic()
+        self.due = now + 1.0
+        return PING_TIMES.pack(now, 0.0)
+
+    def take(self, answer: Any) -> None:
+        """Use an answer, unless it took long: then the two ways may have been very different."""
+        asked, master = PING_TIMES.unpack(bytes(answer))
+        now = time.monotonic()
+        self._answers += 1
+        if now - asked <= 1.5 * self._best:
+            self.offset = (asked + now) / 2 - master
+            self.due = now + ASK_AGAIN
+        self._best = min(self._best, now - asked)
+        if not self.known:
+            self.due = 0.0

@@ -1,0 +1,210 @@
+"""A rank of the MPI engine that serves: it waits for set-ups and orders, computes, and keeps its parcels moving."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+import types
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..worker import Outgoing
+from . import frame
+from .base import Bytes
+from .mpi_launch import TOGETHER, run_program
+from .mpi_order import Clock, machine, read_order, round_of
+from .mpi_wire import BEAT, BYE, CANCEL, CLOSE, EXIT, FAILED, FRAME, ORDER, PING, PONG, READY, SETUP, Pace, Parcel, Wire
+from .serve import Abandoned, Share, Times, run
+
+IN_FLIGHT = 2
+"""Messages on their way from a worker; it computes on meanwhile."""
+LOOK = 0.25
+"""Seconds between two looks of the second thread while nothing is on its way, and while something is:"""
+TEND = 0.5e-3
+WAITING = 20e-3
+"""The longest pause between two looks of a rank that has no engine."""
+
+
+class Worker:
+    """One rank: the main thread computes and listens, a second one keeps parcels moving and shows that the rank runs."""
+
+    def __init__(self, wire: Wire, program: Sequence[str]) -> None:
+        self._wire, self._program, self._pace = wire, program, Pace(WAITING)
+        self._engine = self._round = self._cancelled = -1
+        self._setup: Parcel | None = None
+        self._order: Bytes | None = None
+        self._share: Share | None = None
+        self._clock = Clock(machine())
+        self._origin = self._beat = 0.0
+        self._wake = threading.Event()
+
+    def serve(self) -> NoReturn:
+        """Until the master says to end, or is gone. Ctrl+C is the master's to handle."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        threading.Thread(target=self._tend, daemon=True).start()
+        while True:
+            if not self._hear():
+                self._pace.rest(self._wire.patience)
+            if self._setup is not None:
+                self._take_setup()
+            elif self._order is not None and self._share is not None:
+                self._take_order(self._share)
+            elif self._share is not None and time.monotonic() > self._clock.due:
+                self._say(PING, self._clock.ask())
+
+    # What the master says
+
+    def _hear(self) -> bool:
+        """Take what has come; only the newest order counts. Gives whether anything came."""
+        parcels = self._wire.poll()
+        for parcel in parcels:
+            if parcel.kind == EXIT:
+                self._leave(parcel.data.tobytes().decode())
+            elif parcel.kind == SETUP:
+                self._setup, self._order = parcel, None
+            elif parcel.engine == self._engine:
+                self._obey(parcel)
+        if 0 in self._wire.dead:
+            self._gone()
+        if parcels:
+            self._pace.reset()
+        return bool(parcels)
+
+    def _obey(self, parcel: Parcel) -> None:
+        if parcel.kind == ORDER:
+            self._order, self._cancelled = parcel.data, round_of(parcel.data) - 1
+        elif parcel.kind == CANCEL:
+            self._cancelled = max(self._cancelled, round_of(parcel.data))
+        elif parcel.kind == PONG:
+            self._clock.take(parcel.data)
+        elif parcel.kind == CLOSE:
+            self._share = self._order = None
+            self._pace.longest = WAITING
+
+    def _take_setup(self) -> None:
+        """Become a worker of an engine: unpack the share, learn the master's clock, and say READY."""
+        parcel, self._setup = self._setup, None
+        assert parcel is not None
+        self._engine, self._round, self._cancelled = parcel.engine, -1, -1
+        self._pace.longest = 1e-3
+        try:
+            self._share, master, self._beat = Unpickler(io.BytesIO(parcel.data.data), self._program).load()
+        except Exception:
+            self._share = None
+            self._say(FAILED, traceback.format_exc().encode())
+            return
+        self._clock = Clock(master)
+        while not self._clock.known and self._setup is None:
+            if time.monotonic() > self._clock.due:
+                self._say(PING, self._clock.ask())
+            if not self._hear():
+                self._pace.rest()
+        self._say(READY, json.dumps({"pid": os.getpid(), "machine": machine()}).encode())
+
+    def _take_order(self, share: Share) -> None:
+        data, self._order = self._order, None
+        assert data is not None
+        self._round = round_of(data)
+        if self._cancelled >= self._round:
+            return
+        try:
+            job = read_order(data, share, self._clock.offset)
+            self._origin = job.origin
+            run(share, job, self.send, self.stopped, self.wait)
+        except Exception:
+            self._say(FAILED, traceback.format_exc().encode())
+        self._pace.reset()
+
+    # While it computes
+
+    def stopped(self) -> bool:
+        """Whether to leave the round: cancelled, or there is a newer order."""
+        self._hear()
+        new = self._order is not None or self._setup is not None or self._share is None
+        return new or self._cancelled >= self._round
+
+    def wait(self, until: float) -> None:
+        """Sleep until so many seconds after the round began, or raise `Abandoned` when it is over."""
+        self._pace.reset()
+        while (rest := self._origin + until - time.monotonic()) > 0:
+            if self.stopped():
+                raise Abandoned
+            self._pace.rest(rest)
+
+    def send(self, message: Outgoing, payload: Bytes, checksum: int, times: Times) -> None:
+        """Start to send a message; waits while two are on their way."""
+        assert self._share is not None
+        self._pace.reset()
+        while self._wire.going(FRAME) >= IN_FLIGHT:
+            if self.stopped():
+                raise Abandoned
+            self._pace.rest()
+        start = frame.head_size(len(times))
+        data = np.empty(start + len(payload), np.uint8)
+        frame.write_head(data, self._share.worker, message.index, self._round, len(payload), checksum, times)
+        data[start:] = payload
+        self._say(FRAME, data)
+        if self._wire.going(FRAME):
+            self._wake.set()
+
+    def _say(self, kind: int, data: Any) -> None:
+        self._wire.send(0, kind, self._engine, data)
+
+    # The second thread
+
+    def _tend(self) -> None:
+        """Keep parcels moving while the main thread computes, show that the rank runs, and end it when it should."""
+        beat, last = None, 0.0
+        while True:
+            busy = self._wire.going(FRAME) > 0
+            if self._share is not None and time.monotonic() - last > self._beat and self._wire.left(beat):
+                beat, last = self._wire.send(0, BEAT, self._engine, b"", taken=True), time.monotonic()
+            if (told := self._wire.told_to_end()) is not None:
+                self._leave(told.data.tobytes().decode())
+            if 0 in self._wire.dead:
+                self._gone()
+            self._wake.wait(TEND if busy else LOOK)
+            self._wake.clear()
+
+    def _leave(self, told: str) -> None:
+        """Say goodbye when asked to; then end this rank, in whichever thread: the other one does not get the wire any more."""
+        if not told:
+            self._say(BYE, b"")
+            return
+        self._wire.lock.acquire()
+        sys.stdout.flush()
+        if told == TOGETHER:
+            self._wire.mpi.Finalize()
+        os._exit(0)
+
+    def _gone(self) -> NoReturn:
+        with contextlib.suppress(OSError):
+            print(f"unstraggle rank {self._wire.rank}: the master is gone, so this rank ends.", file=sys.stderr, flush=True)
+        os._exit(3)
+
+
+class Unpickler(pickle.Unpickler):
+    """Reads what the master pickled. What its script defines is found by running the script here, not as `__main__`."""
+
+    def __init__(self, file: Any, program: Sequence[str]) -> None:
+        super().__init__(file)
+        self._program = program
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "__main__":
+            module = "__worker__"
+            if module not in sys.modules:
+                defined = types.ModuleType(module)
+                vars(defined).update(run_program(self._program, module))
+                sys.modules[module] = defined
+        return super().find_class(module, name)

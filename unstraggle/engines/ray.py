@@ -1,0 +1,222 @@
+"""Ray: workers that Ray places on a cluster and restarts. Messages go straight to the master; by Ray they cost far more."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..blocks import block_slices
+from ..code import Code
+from ..errors import Invalid, UnstraggleError
+from ..events import Lost
+from ..problems.base import Problem
+from .base import Incoming, Order, prepared
+from .hub import Hub, Seat
+from .payload import number_type
+from .ray_connection import Connection, load, thread_limits
+from .ray_worker import Post, Worker
+from .serve import share_of
+
+STORE = 1 << 22
+"""Bytes of parameters from which they go by Ray's object store, once to each machine: below, a connection is faster."""
+
+
+class Ray:
+    """One actor a worker. Ray starts, places and restarts it; orders and messages take a connection to the master.
+
+    address: of a cluster ("auto": the one on this machine); by default the one that `ray.init` has joined or RAY_ADDRESS names,
+    else one is started, and ended by `close`. num_cpus: of Ray's that a worker reserves; few, so that there may be more workers
+    than processors, but not 0, for then Ray does not spread them over machines. options: more of Ray's for an actor, such as
+    {"num_gpus": 1}. restarts: how often a worker that died is started again. heartbeat: seconds without a sign of life
+    after which a worker counts as lost until it shows one. threads: of the numerical libraries in each worker. start_within:
+    seconds, also for a worker that starts again. host, port: where the master listens; workers must be able to reach it.
+
+    Workers show a secret token that Ray gives them, but nothing is encrypted: use a network that you trust with Ray itself.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        address: str | None = None,
+        num_cpus: float = 0.001,
+        options: Mapping[str, Any] | None = None,
+        restarts: int = 3,
+        heartbeat: float = 10.0,
+        threads: int = 1,
+        start_within: float = 300.0,
+        host: str | None = None,
+        port: int = 0,
+    ) -> None:
+        if not heartbeat >= 1 or threads < 1 or restarts < 0 or not num_cpus >= 0:
+            raise Invalid(
+                "Ray needs heartbeat >= 1 second, threads >= 1, restarts >= 0 and num_cpus >= 0, "
+                f"but got heartbeat={heartbeat}, threads={threads}, restarts={restarts}, num_cpus={num_cpus}."
+            )
+        load()
+        self.problem = problem
+        self._address, self._cpus, self._options = address, num_cpus, dict(options or {})
+        self._restarts, self._heartbeat, self._threads = restarts, heartbeat, threads
+        self._start_within, self._host, self._port = start_within, host, port
+        self._connection: Connection | None = None
+        self._actors: list[Any] = []
+        self._whole: Any = None
+
+    def open(self, code: Code) -> None:
+        if self._connection is not None:
+            raise Invalid("An engine serves one code. Close this one and make another for the next code.")
+        self.problem = prepared(self.problem, code)
+        self._code, self._dtype = code, np.dtype(self.problem.dtype)
+        self._hub = Hub(code, self.problem.dim, self._dtype, self._heartbeat, self._welcome_back)
+        self._connection = Connection.join(self._address, max(code.n, math.ceil(code.n * self._cpus)), self._threads)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            self._place_all(self._connection)
+            self._wait_for_all()
+            undo.pop_all()
+
+    def start(self, order: Order) -> None:
+        if order.round != self._hub.round:
+            self._hub.begin(order.round)
+        workers = range(self._code.n) if order.workers is None else order.workers
+        here = {worker for worker in workers if self._hub.seats[worker].ready}
+        stored = {worker for worker in here if self._stores(order) and not self._hub.seats[worker].taking}
+        if stored:
+            self._order_by_ray(order, stored)
+        if here - stored:
+            self._hub.order(order, here - stored)
+
+    def next(self, until: float | None) -> list[Incoming]:
+        hub = self._hub
+        while not hub.events and hub.failure is None:
+            rest = self._heartbeat / 4 if until is None else min(until - self.clock(), self._heartbeat / 4)
+            hub.collect(max(rest, 0.0))
+            if hub.look():
+                self._give_up()
+            if until is not None and self.clock() >= until:
+                break
+        if hub.failure is not None:
+            failure, hub.failure = hub.failure, None
+            raise failure
+        events, hub.events = hub.events, []
+        return events
+
+    def clock(self) -> float:
+        return self._hub.clock()
+
+    def cancel(self, round: int, workers: tuple[int, ...]) -> None:
+        self._hub.cancel(round, workers)
+
+    def expected(self) -> frozenset[int]:
+        return frozenset(worker for worker, seat in enumerate(self._hub.seats) if seat.hung or self._returns(seat))
+
+    def pid(self, worker: int) -> int | None:
+        """The process of a worker, on its machine; None while it has none."""
+        seat = self._hub.seats[worker]
+        return seat.process if seat.ready else None
+
+    def close(self) -> None:
+        """End the workers, and wait a little until they are gone. Ray ends those that are stopped a few seconds later."""
+        if self._connection is None:
+            return
+        for actor in self._actors:
+            load().kill(actor)
+        limit = time.monotonic() + 2.0
+        while any(seat.link is not None for seat in self._hub.seats) and time.monotonic() < limit:
+            self._hub.collect(0.1)
+        self._hub.close()
+        self._actors, self._whole = [], None
+        self._connection.leave()
+        self._connection = None
+
+    # Starting
+
+    def _place_all(self, connection: Connection) -> None:
+        """Open the door and ask Ray for the actors."""
+        host = self._host or ("127.0.0.1" if connection.alone else load().util.get_node_ip_address())
+        address = self._hub.listen(host, self._port)
+        actor = load().remote(Worker).options(**self._actor_options(connection))
+        for worker in range(self._code.n):
+            post = Post(address, self._hub.token, len(self._hub.mine[worker]), self.problem.dim, self._dtype.str)
+            self._actors.append(actor.remote(worker, post))
+
+    def _actor_options(self, connection: Connection) -> dict[str, Any]:
+        mine = {"num_cpus": self._cpus, "max_restarts": self._restarts, "scheduling_strategy": "SPREAD"}
+        if connection.alone:
+            return mine | self._options
+        environment = dict(self._options.get("runtime_env") or {})
+        environment["env_vars"] = thread_limits(self._threads) | environment.get("env_vars", {})
+        return mine | self._options | {"runtime_env": environment}
+
+    def _prepare(self, worker: int) -> Any:
+        """Give a worker its share by Ray's object store: the whole problem, once to each machine, where it cannot be cut."""
+        program = self._code.program(worker)
+        if not hasattr(self.problem, "only") and self._whole is None:
+            self._whole = load().put(self.problem)
+        share = share_of(self.problem, program) if self._whole is None else self._whole
+        slices = tuple(block_slices(self.problem.dim, self._code.blocks))
+        prepare = self._actors[worker].prepare.options(max_task_retries=-1)
+        return prepare.remote(program, share, slices, number_type(self._code, self._dtype))
+
+    def _wait_for_all(self) -> None:
+        ray, limit = load(), time.monotonic() + self._start_within
+        steps = {self._prepare(worker): worker for worker in range(self._code.n)}
+        while not all(seat.ready for seat in self._hub.seats):
+            self._hub.collect(0.2)
+            for done in ray.wait(list(steps), num_returns=len(steps), timeout=0)[0] if steps else ():
+                _require(done, steps.pop(done))
+            if time.monotonic() > limit:
+                late = [worker for worker, seat in enumerate(self._hub.seats) if not seat.ready]
+                raise UnstraggleError(
+                    f"Workers {late} were not ready within {self._start_within:g} s. Raise start_within, use fewer workers, "
+                    f"see that Ray has num_cpus={self._cpus} for each, and that they can connect to this machine (host, port)."
+                )
+        self._hub.events = []
+
+    # What happens
+
+    def _welcome_back(self, worker: int) -> None:
+        """Ray has started a worker again: it needs its share."""
+        if self._hub.seats[worker].deaths:
+            self._prepare(worker)
+
+    def _returns(self, seat: Seat) -> bool:
+        """Whether Ray may start an absent worker again, and it is not overdue."""
+        return not seat.ready and seat.deaths <= self._restarts and time.monotonic() - seat.absent < self._start_within
+
+    def _give_up(self) -> None:
+        """Say again that an overdue worker is lost, once, for a master that waits for it."""
+        for worker, seat in enumerate(self._hub.seats):
+            if self._start_within <= time.monotonic() - seat.absent < math.inf:
+                seat.absent = -math.inf
+                self._hub.events.append(Lost(worker, self.clock()))
+
+    # Orders
+
+    def _stores(self, order: Order) -> bool:
+        """Whether parameters go by the object store. Not when a round is given again: only a connection keeps the sequence."""
+        return order.params.nbytes >= STORE and order.workers is None
+
+    def _order_by_ray(self, order: Order, workers: Iterable[int]) -> None:
+        stored = load().put(order.params)
+        for worker in workers:
+            self._hub.seats[worker].taking = True
+            take = self._actors[worker].take.options(num_returns=0)
+            take.remote(order.round, order.step, self._hub.origin, self._hub.delays(order, worker), stored)
+
+
+def _require(step: Any, worker: int) -> None:
+    """Raise the reason why a worker could not start."""
+    ray = load()
+    try:
+        ray.get(step)
+    except ray.exceptions.RayError as error:
+        raise UnstraggleError(
+            f"Worker {worker} could not start. The problem must be picklable, and unstraggle and the problem's modules must be "
+            f"installed on all machines of the cluster. Ray says: {error}"
+        ) from error

@@ -1,0 +1,87 @@
+"""The connection to Ray: to a cluster that is there, or to one on this machine that ends with the last engine that uses it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+from ..errors import Invalid, UnstraggleError
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+"""Without these Ray tells its makers about its use, and warns about how it will treat GPUs some day."""
+
+
+def load() -> Any:
+    """The package ray, or how to get it."""
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise UnstraggleError("engines.Ray needs ray, which is not installed. Run: pip install 'unstraggle[ray]'") from error
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Ray, as an engine uses it. own: this package connected to it. alone: it runs on this machine only."""
+
+    own: bool
+    alone: bool
+
+    users: ClassVar[int] = 0
+    """Engines of this process that use a Ray to which this package connected."""
+
+    @classmethod
+    def join(cls, address: str | None, workers: int, threads: int) -> Connection:
+        """Use the Ray that this process is connected to, connect to the one at an address, or start one."""
+        ray = load()
+        if address is not None and address.startswith("ray://"):
+            raise Invalid(
+                f"Workers connect to the master, so it must run on a machine of the cluster, but got address={address!r}. "
+                'Run the script there (as a Ray job, or on the head node) with address="auto".'
+            )
+        if ray.is_initialized():
+            return cls._joined(own=cls.users > 0, alone=False)
+        if address not in (None, "local") or (address is None and "RAY_ADDRESS" in os.environ):
+            ray.init(address, logging_level="ERROR")
+            return cls._joined(own=True, alone=False)
+        with environment(QUIET | thread_limits(threads) | {"RAY_worker_maximum_startup_concurrency": str(workers)}):
+            ray.init("local", num_cpus=workers, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+        return cls._joined(own=True, alone=True)
+
+    @classmethod
+    def _joined(cls, own: bool, alone: bool) -> Connection:
+        cls.users += own
+        return cls(own, alone)
+
+    def leave(self) -> None:
+        """Disconnect, and end what was started, unless another engine uses it or the connection was there before."""
+        if not self.own:
+            return
+        type(self).users -= 1
+        if type(self).users == 0:
+            load().shutdown()
+
+
+def thread_limits(threads: int) -> dict[str, str]:
+    """Environment variables that limit the threads of numerical libraries."""
+    return dict.fromkeys(THREADS, str(threads))
+
+
+@contextlib.contextmanager
+def environment(values: dict[str, str]) -> Iterator[None]:
+    """Environment variables for processes that start meanwhile."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

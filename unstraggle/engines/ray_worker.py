@@ -1,0 +1,186 @@
+"""The worker of the Ray engine: an actor that Ray places and restarts. Orders and messages take a connection of their own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import Invalid
+from ..problems.base import Problem
+from ..worker import Outgoing, Program
+from . import frame, wire
+from .base import Bytes
+from .serve import Abandoned, Job, Share, Times, run
+
+CONNECT = 30.0
+"""Seconds for the connection to the master."""
+
+
+@dataclass(frozen=True)
+class Post:
+    """What a worker needs to reach the master and to read its orders.
+
+    messages: of the worker in a round. dim, param_type: of the parameters.
+    """
+
+    address: tuple[str, int]
+    token: bytes
+    messages: int
+    dim: int
+    param_type: str
+
+    @property
+    def bytes(self) -> int:
+        return self.dim * np.dtype(self.param_type).itemsize
+
+
+class Worker:
+    """One worker. A thread computes, another listens to the master, and Ray calls `take` for orders with large parameters."""
+
+    def __init__(self, worker: int, post: Post) -> None:
+        self._worker, self._post = worker, post
+        self._news, self._sending = threading.Condition(), threading.Lock()
+        self._share: Share | None = None
+        self._pending: Job | None = None
+        self._newest = self._cancelled = self._current = -1
+        self._ways: deque[float] = deque(maxlen=100)
+        self._sock = socket.create_connection(post.address, CONNECT)
+        self._sock.settimeout(None)
+        wire.tune(self._sock)
+        self._send(wire.HELLO, worker, os.getpid(), post.token)
+        self._heed(*wire.read_record(self._sock, self._room))
+
+    def prepare(self, program: Program, problem: Problem, slices: tuple[slice, ...], dtype: np.dtype[Any]) -> None:
+        """Take the share of the work and begin. Ray may call it twice when it has restarted the worker."""
+        if self._share is not None:
+            return
+        self._share = Share(program, problem, slices, dtype)
+        threading.Thread(target=self._listen, daemon=True).start()
+        threading.Thread(target=self._serve, args=(self._share,), daemon=True).start()
+        self._send(wire.READY)
+
+    def take(self, round: int, step: int, origin: float, delays: NDArray[np.float64] | None, params: NDArray[Any]) -> None:
+        """An order by way of Ray. It may come after the master's word that the round is over."""
+        self._send(wire.TAKEN, round=round)
+        with self._news:
+            if round > max(self._newest, self._cancelled):
+                self._accept(Job(round, step, params, origin + self._skew(), delays))
+
+    # The thread that computes
+
+    def _serve(self, share: Share) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._pending is not None)
+                job, self._pending = self._pending, None
+            assert job is not None
+            self._compute(share, job)
+
+    def _compute(self, share: Share, job: Job) -> None:
+        self._current = job.round
+        try:
+            run(share, job, self._deliver, self._stopped, lambda until: self._wait(job, until))
+        except Exception:
+            text = traceback.format_exc().encode(errors="replace")
+            self._send(wire.FAILED, 0, job.round, text[-wire.REPORT :])
+
+    def _stopped(self) -> bool:
+        return self._newest != self._current or self._cancelled >= self._current
+
+    def _wait(self, job: Job, until: float) -> None:
+        """Sleep until so many seconds after the round began, or raise `Abandoned` when it is over."""
+        rest = job.origin + until - time.monotonic()
+        with self._news:
+            if self._news.wait_for(self._stopped, min(rest, threading.TIMEOUT_MAX) if rest > 0 else 0.0):
+                raise Abandoned
+
+    def _deliver(self, message: Outgoing, payload: Bytes, checksum: int, times: Times) -> None:
+        start = np.empty(frame.head_size(len(times)), np.uint8)
+        frame.write_head(start, self._worker, message.index, self._current, len(payload), checksum, times)
+        self._send(wire.SENT, message.index, self._current, start, payload)
+
+    # The thread that listens
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                self._heed(*wire.read_record(self._sock, self._room))
+        except (OSError, EOFError):
+            self._leave("the master is gone")
+        except Invalid as error:
+            self._leave(str(error))
+
+    def _room(self, what: wire.Head) -> Bytes:
+        """The place for what follows, which is as large as it must be."""
+        known = {wire.PING: 0, wire.CANCEL: 0, wire.ORDER: wire.STEP.size + 8 * what.number + self._post.bytes}
+        if known.get(what.kind) != what.size or what.number not in (0, self._post.messages):
+            raise Invalid(
+                f"The master sent a record of kind {what.kind} and {what.size} bytes. Use the same release everywhere."
+            )
+        return np.empty(what.size, np.uint8)
+
+    def _heed(self, what: wire.Head, body: Bytes) -> None:
+        self._ways.append(time.monotonic() - what.moment)
+        if what.kind == wire.PING:
+            self._show()
+            return
+        with self._news:
+            if what.kind == wire.CANCEL:
+                self._cancelled = max(self._cancelled, what.round)
+                self._news.notify_all()
+                return
+            self._cancelled = min(self._cancelled, what.round - 1)
+            self._accept(self._job(what, body))
+
+    def _job(self, what: wire.Head, body: Bytes) -> Job:
+        step, origin = wire.STEP.unpack_from(body.data)
+        cut = wire.STEP.size + 8 * what.number
+        delays = body[wire.STEP.size : cut].view(np.float64) if what.number else None
+        params = body[cut:].view(self._post.param_type)
+        params.flags.writeable = False
+        return Job(what.round, step, params, origin + self._skew(), delays)
+
+    def _accept(self, job: Job) -> None:
+        """The newest order counts: who lags behind skips rounds."""
+        self._newest, self._pending = job.round, job
+        self._news.notify_all()
+
+    def _skew(self) -> float:
+        """This machine's clock minus the master's, and the quickest way of a recent record, which is little."""
+        return min(self._ways)
+
+    # Sending
+
+    def _show(self) -> None:
+        """A sign of life; while a message is on its way, that is one."""
+        if self._sending.acquire(blocking=False):
+            try:
+                self._write(wire.head(wire.ALIVE))
+            finally:
+                self._sending.release()
+
+    def _send(self, kind: int, number: int = 0, round: int = -1, *body: Any) -> None:
+        parts = [memoryview(part) for part in body]
+        with self._sending:
+            self._write(wire.head(kind, number, round, sum(map(len, parts))), *parts)
+
+    def _write(self, *parts: bytes | memoryview) -> None:
+        try:
+            wire.send_all(self._sock, *parts)
+        except OSError:
+            self._leave("the master is gone")
+
+    def _leave(self, why: str) -> NoReturn:
+        """End the process, whatever it is doing."""
+        print(f"unstraggle worker {self._worker}: {why}, so this worker ends.", file=sys.stderr, flush=True)
+        os._exit(3)
