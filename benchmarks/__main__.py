@@ -1,8 +1,8 @@
-"""Run all benchmarks, or those named: python -m benchmarks [simulator] [span] [blocks] [quantize] [bits] [engines] [soak]."""
+"""Run all benchmarks, or those named: python -m benchmarks [simulator] [span] [blocks] [quantize] [bits] [engines] [soak] [training]."""
 
 import sys
 
-from . import bits, blocks, engines, quantize, simulator, soak, span
+from . import bits, blocks, engines, quantize, simulator, soak, span, training
 
 MODULES = {
     "simulator": simulator,
@@ -12,6 +12,7 @@ MODULES = {
     "bits": bits,
     "engines": engines,
     "soak": soak,
+    "training": training,
 }
 
 for name in sys.argv[1:] or MODULES:

@@ -24,8 +24,8 @@ class Estimate:
     """The decoded gradient (dim,) with its second track, if any, and the record of its round.
 
     exact: whether it is the sum of all partial gradients. got: (M,) which messages had arrived when the round ended. late:
-    messages of earlier rounds that came meanwhile. damaged: refused ones. lost: workers that could not take part. skipped: no
-    gradient could be had, and the policy is to go on: the gradient is zero.
+    messages of earlier rounds that came meanwhile. damaged: refused ones. lost: workers that were lost before or during the
+    round, even if they came back. skipped: no gradient could be had, and the policy is to go on: the gradient is zero.
     """
 
     tracks: NDArray[Any]

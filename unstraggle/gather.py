@@ -33,13 +33,14 @@ class Gather:
         self._blocks = code.messages.block.tolist()
         self._plain = (code.messages.bits == 32).tolist()
         self._known = known_weights(code)
+        self._total = None if self._known is None else np.zeros((len(self._known[0]), dim))
         self.clear()
 
     def clear(self) -> None:
         """Forget the payloads: a new round starts."""
         self._vectors: dict[int, NDArray[Any]] = {}
         self._seen: set[int] = set()
-        self._total: NDArray[np.float64] | None = None
+        self._begun: set[tuple[int, int]] = set()
 
     def check(self, message: Message) -> None:
         """Refuse a message that is not what the code says, or was changed on its way."""
@@ -60,13 +61,10 @@ class Gather:
     def add(self, messages: Sequence[Message]) -> None:
         """Take checked messages; those that came together are added in one pass."""
         fresh = {message.index: self._vector(message) for message in messages if self._is_new(message.index)}
-        if self._known is None:
+        if self._known is None or self._total is None:
             self._vectors |= fresh
-            return
-        weights = self._known[0]
-        if self._total is None:
-            self._total = np.zeros((len(weights), self._dim))
-        self._sum(self._total, weights, fresh, fresh=False)
+        else:
+            self._sum(self._total, self._known[0], fresh)
 
     def _is_new(self, m: int) -> bool:
         """Whether a message is needed: where weights are known, of equal ones only the first."""
@@ -79,18 +77,23 @@ class Gather:
 
     def finish(self, weights: NDArray[Any]) -> NDArray[Any]:
         """(tracks, dim) the decoded gradient. weights: (tracks, M)."""
-        if self._known is not None:
-            whole = np.zeros((len(weights), self._dim)) if self._total is None else self._total
-            return whole.astype(self._dtype)
-        return self._sum(np.zeros((len(weights), self._dim), self._dtype), weights, self._vectors, fresh=True)
+        if self._total is None:
+            return self._sum(np.zeros((len(weights), self._dim), self._dtype), weights, self._vectors)
+        for track, row in enumerate(self._total):
+            for block, where in enumerate(self._slices):
+                if (track, block) not in self._begun:
+                    row[where] = 0.0
+        return self._total.astype(self._dtype)
 
-    def _sum(self, out: NDArray[Any], weights: NDArray[Any], vectors: dict[int, NDArray[Any]], fresh: bool) -> NDArray[Any]:
-        """Add vectors to out (tracks, dim), block by block; fresh: out is zero."""
-        for track, row in zip(out, weights, strict=True):
+    def _sum(self, out: NDArray[Any], weights: NDArray[Any], vectors: dict[int, NDArray[Any]]) -> NDArray[Any]:
+        """Add vectors to out (tracks, dim), block by block. The first to a block replace what a former round left there."""
+        for track, row in enumerate(weights):
             for block, where in enumerate(self._slices):
                 used = [m for m in vectors if self._blocks[m] == block and row[m] != 0]
                 if used:
-                    weighted_sum(track[where], row[used].tolist(), [vectors[m] for m in used], fresh)
+                    fresh = (track, block) not in self._begun
+                    self._begun.add((track, block))
+                    weighted_sum(out[track, where], row[used].tolist(), [vectors[m] for m in used], fresh)
         return out
 
     def _vector(self, message: Message) -> NDArray[Any]:

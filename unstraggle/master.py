@@ -124,6 +124,7 @@ class Current:
         self._attempts = self.damaged = self.bytes = 0
         self._short, self._limit = False, master.limit()
         self._lost = master._lost
+        self.missed = set(master._lost)
 
     def run(self) -> None:
         """Start the round and take events until it is over."""
@@ -157,7 +158,7 @@ class Current:
             late=round.late,
             duplicates=round.duplicates,
             damaged=self.damaged,
-            lost=tuple(sorted(round.lost)),
+            lost=tuple(sorted(self.missed)),
             bytes=self.bytes,
             skipped=self._short and self._master._policy == "skip",
             split=split,
@@ -171,6 +172,7 @@ class Current:
         """What the round is told: damaged messages do not count as arrived."""
         if isinstance(incoming, Lost):
             self._lost.add(incoming.worker)
+            self.missed.add(incoming.worker)
             return incoming
         if isinstance(incoming, Joined):
             return self._welcome(incoming)

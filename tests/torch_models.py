@@ -1,0 +1,135 @@
+"""Models, losses and datasets for tests of training: they must be importable by worker processes."""
+
+import math
+import os
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+
+def mlp(dtype=torch.float32, dropout=0.0, seed=1):
+    torch.manual_seed(seed)
+    layers = [nn.Linear(6, 12), nn.Tanh(), nn.Dropout(dropout), nn.Linear(12, 12), nn.Tanh(), nn.Linear(12, 3)]
+    return nn.Sequential(*layers).to(dtype)
+
+
+def table(samples=50, dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(samples, 6, generator=generator, dtype=dtype)
+    return inputs, torch.randint(0, 3, (samples,), generator=generator)
+
+
+class Noisy(Dataset):
+    """Augmented samples: noise from torch, numpy and the standard library."""
+
+    def __init__(self, samples=24, missing=None, file=None):
+        self.inputs, self.targets = table(samples)
+        self.missing, self.file = missing, file
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, row):
+        import random
+
+        if row == self.missing:
+            raise FileNotFoundError(f"no such file: {row}.png")
+        if self.file and not os.path.exists(self.file):
+            raise FileNotFoundError(f"no such file: {self.file}")
+        noise = torch.randn(6) + np.random.standard_normal() + random.gauss(0.0, 1.0)  # noqa: NPY002
+        return self.inputs[row] + 0.1 * noise, self.targets[row]
+
+
+class Unpicklable(Noisy):
+    def __reduce__(self):
+        raise TypeError("an open file handle cannot be sent")
+
+
+class FailsAt(nn.Module):
+    """Cross entropy that turns NaN where an input is marked."""
+
+    def forward(self, outputs, targets):
+        loss = nn.functional.cross_entropy(outputs, targets)
+        return loss * math.nan if bool((targets == 2).all()) else loss
+
+
+class Unseeded(nn.Module):
+    """Noise that no seed controls."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x):
+        noise = np.frombuffer(os.urandom(8), np.uint64)[0] / 2**64
+        return self.layer(x) * (1 + noise)
+
+
+class Tied(nn.Module):
+    """One weight at both ends, a frozen layer, a layer that nothing uses, and a skip connection."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.first = nn.Linear(6, 6, bias=False)
+        self.frozen = nn.Linear(6, 6).requires_grad_(False)
+        self.middle = nn.Linear(6, 6)
+        self.unused = nn.Linear(6, 6)
+        self.last = nn.Linear(6, 6, bias=False)
+        self.last.weight = self.first.weight
+
+    def forward(self, x):
+        hidden = torch.tanh(self.first(x))
+        hidden = hidden + torch.tanh(self.middle(self.frozen(hidden)))
+        return self.last(hidden)[:, :3]
+
+
+class Residual(nn.Module):
+    """Blocks with skip connections, normalisation and dropout, as in a transformer or a ResNet."""
+
+    def __init__(self, norm=nn.LayerNorm, depth=3, width=8, dropout=0.2):
+        super().__init__()
+        torch.manual_seed(2)
+        self.stem = nn.Linear(6, width)
+        self.layers = nn.ModuleList(
+            nn.ModuleList([norm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)]) for _ in range(depth)
+        )
+        self.dropout, self.last = nn.Dropout(dropout), nn.Linear(width, 3)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for norm, up, down in self.layers:
+            x = x + self.dropout(down(torch.relu(up(norm(x)))))
+        return self.last(x)
+
+
+class Unet(nn.Module):
+    """Skip connections that overlap: the backward pass can pause nowhere between them."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.down1, self.down2 = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.up2, self.up1 = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        first = torch.tanh(self.down1(x))
+        second = torch.tanh(self.down2(first))
+        return self.up1(torch.tanh(self.up2(second)) + first)
+
+
+def half_square(outputs, targets):
+    """A sum over samples, without saying so."""
+    return 0.5 * (outputs - nn.functional.one_hot(targets, 3)).square().sum()
+
+
+def root_mean_square(outputs, targets):
+    """Neither a sum nor a mean over samples."""
+    return (outputs - nn.functional.one_hot(targets, 3)).square().mean().sqrt()
+
+
+def next_token(model, batch):
+    """A batch that is one tensor: inputs and targets are its columns."""
+    return model(batch[:, :6]), batch[:, 6].long()

@@ -1,0 +1,72 @@
+"""One training script for any engine, run by test_torch_engines.py: it holds every step against one process.
+
+Model and loss are defined here, as in a user's script, and dropout is on.
+"""
+
+import sys
+
+import numpy as np
+import torch
+from torch import nn
+
+import unstraggle as us
+from unstraggle.torch.batches import partitions
+from unstraggle.torch.problem import seeded
+
+SCHEMES = ("fractional_repetition(4, s=1)", "correlated_mmc(4, load=3, order=2)")
+STEPS = 4
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def smooth(outputs, targets):
+    return nn.functional.cross_entropy(outputs, targets, label_smoothing=0.1)
+
+
+def slow(code, step):
+    """One worker is slow, another one in every step."""
+    return np.where(code.messages.worker == step % code.n, 60.0, 0.0)
+
+
+def alone(run, model, data, step):
+    rows = partitions(len(data[0]), None, run.code.shares)
+    for part in range(run.code.k):
+        which = torch.from_numpy(rows[part][run.batches.rows(step, part)])
+        with seeded((run.seed, step, part), torch.device("cpu")):
+            loss = smooth(model(data[0][which]), data[1][which])
+        (loss * len(which) / run.batches.size(step)).backward()
+
+
+def train(scheme, engine):
+    """Relative difference of the parameters after some steps."""
+    generator = torch.Generator().manual_seed(0)
+    data = torch.randn(60, 6, generator=generator), torch.randint(0, 3, (60,), generator=generator)
+    models = [Net(), Net()]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.5) for model in models]
+    with us.torch.Coded(models[0], smooth, data, scheme=scheme, batch_size=24, seed=5, engine=engine) as run:
+        for step in range(STEPS):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            info = run.backward(delays=slow(run.code, step))
+            assert info.exact and step % run.code.n in info.late, info
+            alone(run, models[1], data, step)
+            for optimizer in optimizers:
+                optimizer.step()
+    mine, other = (torch.cat([p.detach().reshape(-1) for p in model.parameters()]) for model in models)
+    return float((mine - other).norm() / other.norm())
+
+
+if __name__ == "__main__":
+    for scheme in SCHEMES:
+        difference = train(scheme, sys.argv[1])
+        print(scheme, difference)
+        assert difference < 1e-5
+    print("passed")

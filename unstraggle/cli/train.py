@@ -1,0 +1,132 @@
+"""unstraggle train and unstraggle demo: a real model, slow workers, coded against uncoded."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from ..errors import Invalid
+from .app import AsJson, Folder, Seed, app, progress_bars
+
+Schemes = Annotated[list[str] | None, typer.Option("--scheme", help="A code's expression; may be given several times.")]
+SLACK = 1.1
+"""The target loss is that of waiting for all at the end, times this."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for results and pictures.")] = Path("out/demo"),
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Train on handwritten digits with 8 workers, two of them slow: wait, ignore, repeat, or code. Takes two minutes.
+
+    Example: unstraggle demo
+    """
+    train(seed=seed, as_json=as_json, out=out)
+
+
+@app.command()
+def train(
+    task: Annotated[str, typer.Option(help="What to train: digits or mnist.")] = "digits",
+    workers: Annotated[int, typer.Option(help="Worker processes, a multiple of 4.")] = 8,
+    slow: Annotated[int, typer.Option(help="How many of them are slow.")] = 2,
+    factor: Annotated[float, typer.Option(help="How many times slower these are.")] = 10.0,
+    unit: Annotated[float, typer.Option(help="Seconds that a worker is made to take for its share of a batch.")] = 0.03,
+    by_label: Annotated[
+        bool, typer.Option("--by-label/--shuffled", help="Whether partitions hold different labels, or random samples.")
+    ] = True,
+    scheme: Schemes = None,
+    steps: Annotated[int, typer.Option(help="Steps of training.")] = 40,
+    repeats: Annotated[int, typer.Option(help="Repetitions with other weights and batches, for the intervals.")] = 4,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    out: Folder = None,
+) -> None:
+    """Train one model with several schemes on local workers of which some are slow, and compare them by wall-clock.
+
+    Delays are injected: a worker computes for real, and then waits until its drawn time is over. Without --scheme: wait for
+    all, ignore the slowest, fractional repetition, and a clustered multi-message code.
+
+    Example: unstraggle train --task mnist --factor 5 --steps 60 -o out/train
+    """
+    comparison, tasks = _modules()
+    _check(workers, slow, steps, repeats)
+    places = [int((number + 0.5) * workers / slow) for number in range(slow)] if slow else []
+    latency = comparison.stragglers(workers, places, unit, factor)
+    data = tasks.task(task).by_label() if by_label else tasks.task(task)
+    chosen = list(comparison.entries(workers, slow))
+    if scheme:
+        chosen = [chosen[0], *(comparison.Entry(text, text) for text in scheme)]
+    began = time.perf_counter()
+    with progress_bars(as_json) as told:
+        options = {"steps": steps, "repeats": repeats, "seed": seed, "told": told, "out": out}
+        runs = comparison.compare(data, chosen, latency, **options)
+    target = SLACK * float(runs[0].losses[:, -1].mean())
+    rows = comparison.table(runs, target)
+    about = {"task": task, "workers": workers, "slow": places, "factor": factor, "unit": unit, "steps": steps, "seed": seed}
+    about |= {"by_label": by_label, "repeats": repeats, "target": target, "took": time.perf_counter() - began, "rows": rows}
+    if out:
+        _save(out, about, runs, target)
+    if as_json:
+        print(json.dumps(_plain(about)))
+        return
+    _print(about, out)
+
+
+def _modules() -> tuple[Any, Any]:
+    try:
+        from ..torch import comparison, tasks
+    except ModuleNotFoundError as error:
+        raise Invalid(f"Training needs {error.name}. Run: pip install 'unstraggle[torch,examples]'") from error
+    return comparison, tasks
+
+
+def _check(workers: int, slow: int, steps: int, repeats: int) -> None:
+    if workers < 4 or workers % 4:
+        raise typer.BadParameter(f"--workers must be a multiple of 4, but is {workers}.")
+    if not 0 <= slow < workers or steps < 1 or repeats < 1:
+        raise typer.BadParameter("--slow must be below --workers, and --steps and --repeats at least 1.")
+
+
+def _save(out: Path, about: dict[str, Any], runs: list[Any], target: float) -> None:
+    from ..plots import training
+
+    (out / "summary.json").write_text(json.dumps(_plain(about), indent=1) + "\n")
+    training(runs, target).savefig(out / "loss.png", dpi=150)
+
+
+def _print(about: dict[str, Any], out: Path | None) -> None:
+    who = ", ".join(map(str, about["slow"])) or "none"
+    title = f"{about['task']}: {about['workers']} workers, slow: {who} ({about['factor']:g} x); {about['steps']} steps"
+    shown = Table(
+        title=title, caption=f"± 95 % over {about['repeats']} runs; target loss {about['target']:.3f}", box=SIMPLE_HEAD
+    )
+    shown.add_column("scheme", overflow="fold")
+    for column in ("ms/step", "s to target", "speed-up", "final loss", "exact", "MB"):
+        shown.add_column(column, justify="right", no_wrap=True)
+    for row in about["rows"]:
+        reached = f"{row['to_target'][0]:.1f} ± {row['to_target'][1]:.1f}" if row["to_target"] else "never"
+        faster = f"{row['speedup']:.1f} x" if row["speedup"] else "-"
+        loss = f"{row['loss'][0]:.3f} ± {row['loss'][1]:.3f}"
+        exact = f"{100 * row['exact']:.3g} %"
+        shown.add_row(row["scheme"], f"{1e3 * row['step'][0]:.0f}", reached, faster, loss, exact, f"{row['megabytes']:.2f}")
+    Console().print(shown)
+    if out:
+        print(f"Written to {out}: loss.png, summary.json, and a folder for each scheme. Took {about['took']:.0f} s.")
+
+
+def _plain(values: Any) -> Any:
+    """For JSON, which has neither nan nor infinity."""
+    if isinstance(values, dict):
+        return {key: _plain(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_plain(value) for value in values]
+    return None if isinstance(values, float) and not abs(values) < float("inf") else values

@@ -1,0 +1,101 @@
+"""Where samples come from: tensors that are cut for each worker, or any dataset with a length and items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import TensorDataset, default_collate
+
+from ..errors import Invalid
+
+Rows = NDArray[np.int64]
+Collate = Callable[[list[Any]], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A dataset of tensors with a row a sample: a worker gets only the rows of its partitions."""
+
+    tensors: tuple[Tensor, ...]
+    rows: Mapping[int, Rows]
+
+    def read(self, part: int, places: Rows) -> tuple[Tensor, ...]:
+        """The samples at these places of a partition, as a batch."""
+        which = torch.from_numpy(self.rows[part][places])
+        return tuple(tensor[which] for tensor in self.tensors)
+
+    def only(self, parts: Iterable[int]) -> Columns:
+        """A copy with the rows of some partitions."""
+        wanted = sorted(parts)
+        every = np.concatenate([self.rows[part] for part in wanted])
+        ends = np.cumsum([len(self.rows[part]) for part in wanted])
+        places = dict(zip(wanted, np.split(np.arange(len(every)), ends[:-1]), strict=True))
+        which = torch.from_numpy(every)
+        return Columns(tuple(tensor[which] for tensor in self.tensors), places)
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """Any dataset: each worker gets all of it, so it should hold paths rather than data."""
+
+    dataset: Any
+    collate: Collate
+    rows: Mapping[int, Rows]
+
+    def read(self, part: int, places: Rows) -> Any:
+        """The samples at these places of a partition, as a batch."""
+        return self.collate([self.dataset[row] for row in self.rows[part][places].tolist()])
+
+    def only(self, parts: Iterable[int]) -> Items:
+        """The same dataset with the rows of some partitions."""
+        return Items(self.dataset, self.collate, {part: self.rows[part] for part in parts})
+
+
+def length(dataset: Any) -> int:
+    """Samples of a dataset."""
+    tensors = columns(dataset)
+    if tensors is not None:
+        if not tensors or len({len(tensor) for tensor in tensors}) != 1:
+            raise Invalid(f"A tuple of tensors needs a row a sample in each, but got lengths {[len(t) for t in tensors]}.")
+        return len(tensors[0])
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise Invalid(
+            f"A dataset needs a length and items (dataset[i]), so that every worker finds the same samples, but "
+            f"{type(dataset).__name__} has not. Turn a stream into a list of files or records first."
+        )
+    return len(dataset)
+
+
+def source(dataset: Any, rows: Sequence[Rows], collate: Collate | None) -> Columns | Items:
+    """Access to the samples of each partition."""
+    tensors, numbered = columns(dataset), dict(enumerate(rows))
+    if tensors is not None and collate is None:
+        return Columns(tensors, numbered)
+    return Items(dataset, collate or default_collate, numbered)
+
+
+def columns(dataset: Any) -> tuple[Tensor, ...] | None:
+    """The tensors of a `TensorDataset` or of a tuple of tensors or arrays; None for other datasets."""
+    if isinstance(dataset, TensorDataset):
+        return dataset.tensors
+    if isinstance(dataset, tuple) and all(isinstance(column, Tensor | np.ndarray) for column in dataset):
+        return tuple(torch.as_tensor(column) for column in dataset)
+    return None
+
+
+def moved(batch: Any, device: torch.device) -> Any:
+    """A batch on another device, whatever it is made of."""
+    if isinstance(batch, Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, Mapping):
+        return {key: moved(value, device) for key, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        items = [moved(value, device) for value in batch]
+        return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
+    return batch

@@ -1,0 +1,100 @@
+"""Layout: where the parameters of a model stand in the flat vector that travels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..errors import Invalid
+
+TYPES: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The head, then the trainable parameters, each once, in the order in which the backward pass completes their gradients.
+
+    The head of a gradient holds the loss, if `loss`, and by how much the running statistics of batch normalisation changed;
+    the head of the parameters holds 0 and the running statistics. So both are decoded with the gradient, by the same code.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    statistics: tuple[str, ...]
+    statistic_sizes: tuple[int, ...]
+    loss: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def head(self) -> int:
+        """Coordinates before the parameters."""
+        return int(self.loss) + sum(self.statistic_sizes)
+
+    @cached_property
+    def dim(self) -> int:
+        return self.head + sum(self.sizes)
+
+    @cached_property
+    def places(self) -> dict[str, slice]:
+        """Where each parameter and each statistic stands."""
+        names = (*self.statistics, *self.names)
+        ends = list(accumulate((*self.statistic_sizes, *self.sizes), initial=int(self.loss)))
+        return {name: slice(a, b) for name, a, b in zip(names, ends[:-1], ends[1:], strict=True)}
+
+    def tensors(self, model: nn.Module) -> dict[str, Tensor]:
+        """The model's parameters and statistics by name, in the order of the layout."""
+        every = {**dict(model.named_buffers()), **dict(model.named_parameters())}
+        return {name: every[name] for name in self.places}
+
+
+def layout_of(model: nn.Module, *, order: Sequence[str] | None = None, loss: bool = True, statistics: bool = True) -> Layout:
+    """The layout of a model's trainable parameters. order: of their names; by default the reverse of the model's own."""
+    found = trainable(model)
+    if not found:
+        raise Invalid("The model has no parameter that requires a gradient. Unfreeze some before it is given to Coded.")
+    types = {p.dtype for p in found.values()}
+    if len(types) > 1 or not types <= TYPES.keys():
+        raise Invalid(
+            f"Trainable parameters must all be float32 or all float64, but are {sorted(map(str, types))}. "
+            "Call model.float(), and use autocast=torch.bfloat16 for lower precision on the workers."
+        )
+    names = tuple(reversed(found)) if order is None else tuple(order)
+    buffers = running_statistics(model) if statistics else {}
+    return Layout(
+        names,
+        tuple(found[name].numel() for name in names),
+        tuple(buffers),
+        tuple(buffer.numel() for buffer in buffers.values()),
+        loss,
+        TYPES[types.pop()],
+    )
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Parameters that require a gradient, by name; one that is used in several places stands there once."""
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def running_statistics(model: nn.Module) -> dict[str, Tensor]:
+    """Running means and variances of batch normalisation in training mode, by name."""
+    found: dict[str, Tensor] = {}
+    for name, layer in model.named_modules():
+        if not (isinstance(layer, nn.modules.batchnorm._NormBase) and layer.training and layer.track_running_stats):
+            continue
+        if layer.momentum is None:
+            raise Invalid(
+                f"{name} averages its statistics over all steps (momentum=None), which partitions cannot do. "
+                "Set a momentum such as 0.1."
+            )
+        prefix = f"{name}." if name else ""
+        for key, buffer in layer.named_buffers(recurse=False):
+            if key.startswith("running_"):
+                found[prefix + key] = buffer
+    return found

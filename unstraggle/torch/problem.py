@@ -1,0 +1,257 @@
+"""TorchProblem: model, loss and a share of the dataset, as a worker has them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..errors import Invalid, UnstraggleError
+from .batches import Batches
+from .data import Columns, Items, moved
+from .layout import Layout
+from .seeds import seeded
+from .stages import Staged
+
+Forward = Callable[[nn.Module, Any], tuple[Any, Any]]
+
+
+def split_batch(model: nn.Module, batch: Any) -> tuple[Any, Any]:
+    """What a batch is unless said otherwise: inputs of the model, and last the targets of the loss."""
+    if not isinstance(batch, tuple | list) or len(batch) < 2:
+        raise Invalid(
+            f"A batch is (inputs, ..., targets), but got {type(batch).__name__}. "
+            "Give forward=, a function (model, batch) -> (outputs, targets)."
+        )
+    return model(*batch[:-1]), batch[-1]
+
+
+@dataclass(frozen=True)
+class How:
+    """How a partition's loss is computed. mean: whether loss_fn averages over the samples (else it adds them up)."""
+
+    seed: int
+    mean: bool = True
+    forward: Forward = split_batch
+    devices: tuple[str, ...] = ("cpu",)
+    autocast: torch.dtype | None = None
+
+
+class TorchProblem:
+    """The gradient of the loss, summed over the samples of a partition in a step's batch.
+
+    Batches, dropout and augmentation are seeded by (seed, step, partition): torch, numpy and random, while samples are read
+    and in the forward pass. Buffers of the model are as the master has them, or had them at the start, before every forward
+    pass: what a partition's gradient is does not depend on what a worker did before.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Callable[[Any, Any], Tensor],
+        data: Columns | Items,
+        layout: Layout,
+        batches: Batches,
+        how: How,
+        worker: int | None = None,
+    ) -> None:
+        self.model, self.loss_fn, self.data = model, loss_fn, data
+        self.layout, self.batches, self.how, self.worker = layout, batches, how, worker
+        self._ready = False
+
+    @property
+    def k(self) -> int:
+        return len(self.batches.sizes)
+
+    @property
+    def dim(self) -> int:
+        return self.layout.dim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.layout.dtype
+
+    def share(self, worker: int, parts: Iterable[int]) -> TorchProblem:
+        """What a worker gets: the partitions of its tasks, and one of the devices."""
+        device = self.how.devices[worker % len(self.how.devices)]
+        how = replace(self.how, devices=(device,))
+        return TorchProblem(self.model, self.loss_fn, self.data.only(parts), self.layout, self.batches, how, worker)
+
+    def only(self, parts: Iterable[int]) -> TorchProblem:
+        """The same with some partitions."""
+        return TorchProblem(self.model, self.loss_fn, self.data.only(parts), self.layout, self.batches, self.how, self.worker)
+
+    def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> Any:
+        """(dim,) the loss, what changed in the statistics, and the gradient; or the coordinates `where` of it.
+
+        On an accelerator it is a tensor there, and messages are added up and quantised there.
+        """
+        self._load(params)
+        if where.indices(self.dim) == (0, self.dim, 1):
+            return self.accumulate(params, part, where, step, 1.0, None)
+        if part not in self._staged:
+            self._staged[part] = self._stages(part, step)
+        return self._staged[part].take(where)
+
+    def accumulate(self, params: NDArray[Any], part: int, where: slice, step: int, coef: float, total: Any) -> Any:
+        """Add coef times the partial gradient to total, in the backward pass itself: there is no other vector of this size."""
+        if where.indices(self.dim) != (0, self.dim, 1):
+            return _added(total, coef * self.grad(params, part, where, step))
+        self._load(params)
+        total = self._zeros() if total is None else total
+        flat = torch.from_numpy(total) if isinstance(total, np.ndarray) else total
+        for name, p in self._params.items():
+            p.grad = flat[self.layout.places[name]].view(p.shape)
+        with torch.enable_grad():
+            loss = self.loss(part, step)
+            if loss is not None:
+                flat[: self.layout.head] += coef * self._head(loss)
+                (coef * loss).backward()  # type: ignore[no-untyped-call]
+        self._drop_grads()
+        return total
+
+    def loss(self, part: int, step: int, piece: slice = slice(None)) -> Tensor | None:
+        """The loss summed over a partition's samples of a step, or a piece of them; None where it has none in this step."""
+        self._open()
+        places = self.batches.rows(step, part)[piece]
+        if not len(places):
+            return None
+        with seeded((self.how.seed, step, part), self._device):
+            batch = self._read(part, places, step)
+            loss = self._forward(part, batch, step)
+        return self._checked(loss, part, step) * (len(places) if self.how.mean else 1)
+
+    def where(self, part: int, step: int) -> str:
+        """For messages."""
+        return f"Step {step}, partition {part}, {'before the start' if self.worker is None else f'worker {self.worker}'}"
+
+    # The model of this worker
+
+    def _open(self) -> None:
+        """Put the model's parameters into one flat tensor on the device. Done on the worker, when it first computes."""
+        if self._ready:
+            return
+        missing = self.worker is None and not torch.cuda.is_available()  # a master may do without the workers' accelerators
+        self._device = torch.device("cpu" if missing else self.how.devices[0])
+        self.model.to(self._device)
+        if isinstance(self.loss_fn, nn.Module):
+            self.loss_fn.to(self._device)
+        everything = self.layout.tensors(self.model)
+        kept = {name: everything.pop(name) for name in self.layout.statistics}
+        self._params: dict[str, Tensor] = everything
+        self._statistics: dict[str, Tensor] = kept
+        self._flat = torch.zeros(self.dim, dtype=next(iter(everything.values())).dtype, device=self._device)
+        for name, tensor in self.layout.tensors(self.model).items():
+            self._flat[self.layout.places[name]] = tensor.detach().reshape(-1)
+        for name, p in everything.items():
+            p.data = self._flat[self.layout.places[name]].view(p.shape)
+            p.grad = None
+        buffers = dict(self.model.named_buffers())
+        self._constant = [(b, b.detach().clone(), b._version) for name, b in buffers.items() if name not in kept]
+        self._loaded: Any = None
+        self._staged: dict[int, Staged] = {}
+        self._ready = True
+
+    def _load(self, params: NDArray[Any]) -> None:
+        """Take the parameters of an order, once: each order comes with an array of its own."""
+        self._open()
+        if params is self._loaded:
+            return
+        self._loaded, self._staged = params, {}
+        if self._device.type == "cpu":
+            np.copyto(self._flat.numpy(), params)
+        else:
+            self._flat.copy_(torch.from_numpy(params.copy()))
+
+    def _reset(self) -> None:
+        """Buffers as they were, so that a forward pass does not depend on those before it.
+
+        By way of `data`: graphs of other partitions that wait for their next block may hold these buffers.
+        """
+        for name, buffer in self._statistics.items():
+            buffer.data.copy_(self._flat[self.layout.places[name]].view(buffer.shape))
+        for buffer, value, version in self._constant:
+            if buffer._version != version:
+                buffer.data.copy_(value)
+
+    def _head(self, loss: Tensor) -> Tensor:
+        """(head,) the loss, and by how much the forward pass changed the statistics."""
+        parts = [loss.detach().reshape(1)] if self.layout.loss else []
+        for name, buffer in self._statistics.items():
+            parts.append(buffer.detach().reshape(-1) - self._flat[self.layout.places[name]])
+        return torch.cat([part.to(self._flat.dtype) for part in parts]) if parts else self._flat[:0]
+
+    def _stages(self, part: int, step: int) -> Staged:
+        with torch.enable_grad():
+            loss = self.loss(part, step)
+        head = torch.zeros_like(self._flat[: self.layout.head]) if loss is None else self._head(loss)
+        return Staged(loss, head, list(self._params.values()), self.layout, lambda: self._stages(part, step))
+
+    def _zeros(self) -> Any:
+        if self._device.type == "cpu":
+            return np.zeros(self.dim, self.dtype)
+        return torch.zeros_like(self._flat)
+
+    def _drop_grads(self) -> None:
+        for p in self._params.values():
+            p.grad = None
+
+    def _read(self, part: int, places: NDArray[np.int64], step: int) -> Any:
+        try:
+            return moved(self.data.read(part, places), self._device)
+        except Exception as error:
+            raise Invalid(
+                f"{self.where(part, step)}: the samples cannot be read: {type(error).__name__}: {_one_line(error)}. "
+                "Every worker needs the dataset, and its files in the same place."
+            ) from error
+
+    def _forward(self, part: int, batch: Any, step: int) -> Any:
+        self._reset()
+        try:
+            with torch.autocast(self._device.type, self.how.autocast, enabled=self.how.autocast is not None):
+                return self.loss_fn(*self.how.forward(self.model, batch))
+        except UnstraggleError:
+            raise
+        except Exception as error:
+            raise UnstraggleError(
+                f"{self.where(part, step)}: the forward pass or the loss failed: {type(error).__name__}: {_one_line(error)}"
+            ) from error
+
+    def _checked(self, loss: Any, part: int, step: int) -> Tensor:
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
+            shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            raise Invalid(
+                f'{self.where(part, step)}: the loss must be one number, but has shape {shape}. Use reduction="mean" or "sum".'
+            )
+        if not bool(torch.isfinite(loss)):
+            raise Invalid(
+                f"{self.where(part, step)}: the loss is {float(loss.detach())}. Lower the learning rate, clip gradients, "
+                "or look at the samples of this partition."
+            )
+        return loss.reshape(()).to(self._flat.dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("loss_fn", "data", "layout", "batches", "how", "worker")
+        return {**{name: getattr(self, name) for name in names}, "model": own_copy(self.model), "_ready": False}
+
+
+def own_copy(model: nn.Module) -> nn.Module:
+    """A copy on the CPU whose parameters have memory of their own; a view would be pickled with all that it is a view of."""
+    copied = copy.deepcopy(model).cpu()
+    for p in copied.parameters():
+        p.data, p.grad = p.data.clone(), None
+    return copied
+
+
+def _added(total: Any, values: NDArray[Any]) -> NDArray[Any]:
+    return values if total is None else np.add(total, values, out=total)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,88 @@
+"""Which code a training run uses: from an expression, a plan, "auto" or "none"."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from ..code import Code
+from ..codes import cyclic_repetition, fractional_repetition, uncoded
+from ..errors import Invalid
+from ..expression import parse_code
+from ..plan.base import Plan
+from ..stop import Stop
+from ..trace import Trace, read
+
+log = logging.getLogger("unstraggle")
+
+
+def resolve(scheme: Any, workers: int | None, latency: Any, dim: int) -> tuple[Code, Stop | None]:
+    """The code, and the stop rule that it was planned for, if any."""
+    if isinstance(scheme, Plan):
+        return _checked(scheme.code, workers), scheme.stop
+    if isinstance(scheme, Code):
+        return _checked(scheme, workers), None
+    if not isinstance(scheme, str):
+        raise Invalid(f'scheme is a code, an expression, a plan, "auto" or "none", but got {scheme!r}.')
+    if scheme not in ("auto", "none"):
+        return _checked(parse_code(scheme), workers), None
+    if workers is None:
+        raise Invalid(f'scheme="{scheme}" needs workers=, the number of workers.')
+    if scheme == "none":
+        return uncoded(workers), None
+    return (by_rule(workers), None) if latency is None else _planned(workers, latency, dim)
+
+
+def by_rule(workers: int) -> Code:
+    """Where nothing is known of the workers: one straggler in every eight may be missing, at least one.
+
+    Copies (fractional repetition) where they fit, else cyclic repetition. This doubles the computation for up to 15 workers: it
+    pays where some workers are often more than twice as slow as others. Record a trace, and plan with it, to know.
+
+    >>> [by_rule(n).name for n in (1, 8, 9, 24)]
+    ['uncoded(1)', 'fractional_repetition(8, s=1)', 'cyclic_repetition(9, s=1)', 'fractional_repetition(24, s=3)']
+    """
+    s = max(1, workers // 8)
+    if workers == 1:
+        return uncoded(1)
+    return fractional_repetition(workers, s) if workers % (s + 1) == 0 else cyclic_repetition(workers, s)
+
+
+def _planned(workers: int, latency: Any, dim: int) -> tuple[Code, Stop | None]:
+    """What the planner advises for recorded or modelled workers; waiting for all where it says that coding does not help.
+
+    Block codes are left to those who have measured what the blocks of their network cost.
+    """
+    from ..plan import auto
+
+    advice = auto(recorded(latency), workers, dim=dim)
+    log.info("%s", advice.verdict)
+    if advice.chosen is None:
+        return uncoded(workers), None
+    fitting = [one for one in advice.candidates if one.exact and len(one.plan.code.blocks) == 1]
+    best = min(fitting, key=lambda one: one.seen).plan
+    return best.code, best.stop
+
+
+def recorded(latency: Any) -> Any:
+    """A latency model or trace; a path is that of a recorded trace."""
+    return read(latency) if isinstance(latency, str | os.PathLike) else latency
+
+
+def clock(latency: Any) -> Any:
+    """A latency model for a sampled clock; a trace is replayed."""
+    from ..latency import Replay
+
+    source = recorded(latency)
+    return Replay(source.seconds) if isinstance(source, Trace) else source
+
+
+def _checked(code: Code, workers: int | None) -> Code:
+    if code.data is not None:
+        raise Invalid(f"{code.name} computes on encoded data, which no network can. Use a code for partial gradients.")
+    if workers is not None and workers != code.n:
+        raise Invalid(
+            f"{code.name} is for n={code.n} workers, but got workers={workers}. Leave workers out, or change the code."
+        )
+    return code

@@ -1,0 +1,85 @@
+"""What happens once, before the first step: the layout of the vector that travels, the engine, the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import engines
+from ..code import Code
+from ..engines.base import Engine
+from ..errors import Invalid, UnstraggleError
+from ..master import Master
+from ..stop import Stop
+from .checks import SAMPLES, unpicklable
+from .layout import Layout, layout_of, trainable
+from .problem import TorchProblem
+from .scheme import clock
+from .stages import backward_order, joints
+
+ENGINES = {"local": "Local", "ray": "Ray", "mpi": "MPI"}
+
+
+def start_master(
+    code: Code, problem: TorchProblem, make: Callable[[TorchProblem], Engine], stop: Stop | None, options: dict[str, Any]
+) -> Master:
+    """Start the workers; where something cannot be sent to them, say what."""
+    try:
+        return Master(code, make(problem), stop, **options)
+    except UnstraggleError:
+        raise
+    except Exception as error:
+        parts = {"model": problem.model, "loss_fn": problem.loss_fn, "dataset": problem.data}
+        why = unpicklable({**parts, "forward function": problem.how.forward})
+        if why is None:
+            raise
+        raise Invalid(why) from error
+
+
+def first_layout(model: nn.Module, code: Code, statistics: str) -> Layout:
+    """Quantised messages carry gradients only: a loss among them would drown them in the noise of its size."""
+    if statistics not in ("decode", "discard"):
+        raise Invalid(f'statistics is "decode" or "discard", but got {statistics!r}.')
+    plain = bool((code.messages.bits == 32).all())
+    layout = layout_of(model, loss=plain, statistics=statistics == "decode")
+    if layout.statistics and not plain:
+        raise Invalid(
+            f"{code.name} quantises its messages, which is too coarse for the running statistics of batch normalisation. "
+            'Use GroupNorm, or statistics="discard" and compute them after training.'
+        )
+    return layout
+
+
+def in_backward_order(problem: TorchProblem, code: Code) -> tuple[Layout, set[str], list[int]]:
+    """The layout in the order of the backward pass, the parameters it never reaches, and where it can pause."""
+    part = problem.batches.fullest(0)
+    params: dict[str, Tensor] = dict(trainable(problem.model))
+
+    def loss() -> Tensor:
+        found = problem.loss(part, 0, slice(SAMPLES))
+        assert found is not None
+        return found
+
+    with torch.enable_grad():
+        order, unused = backward_order(loss(), params)
+        ends = joints(loss(), {name: params[name] for name in order}) if len(code.blocks) > 1 else []
+    layout = problem.layout
+    sizes = tuple(params[name].numel() for name in order)
+    return replace(layout, names=tuple(order), sizes=sizes), unused, ends
+
+
+def engine_maker(engine: Any, options: dict[str, Any], latency: Any, seed: int) -> Callable[[TorchProblem], Engine]:
+    """How to make the engine."""
+    if callable(engine):
+        return engine  # type: ignore[no-any-return]
+    if engine == "virtual":
+        if latency is None:
+            raise Invalid('engine="virtual" needs latency=, a latency model or a trace: it is the clock.')
+        return lambda problem: engines.Virtual(problem, clock(latency), rng=seed, **options)
+    if engine not in ENGINES:
+        raise Invalid(f'engine is "local", "ray", "mpi", "virtual" or a function from problem to engine, but got {engine!r}.')
+    return lambda problem: getattr(engines, ENGINES[engine])(problem, **options)
