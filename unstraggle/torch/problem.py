@@ -134,7 +134,10 @@ class TorchProblem:
     # The model of this worker
 
     def _open(self) -> None:
-        """Put the model's parameters into one flat tensor on the device. Done on the worker, when it first computes."""
+        """Put the model's parameters into one flat tensor on the device. Done on the worker, when it first computes.
+
+        On the CPU they become views of it. Kernels of accelerators want tensors aligned, so there they keep their own memory.
+        """
         if self._ready:
             return
         missing = self.worker is None and not torch.cuda.is_available()  # a master may do without the workers' accelerators
@@ -150,8 +153,9 @@ class TorchProblem:
         for name, tensor in self.layout.tensors(self.model).items():
             self._flat[self.layout.places[name]] = tensor.detach().reshape(-1)
         for name, p in everything.items():
-            p.data = self._flat[self.layout.places[name]].view(p.shape)
             p.grad = None
+            if self._device.type == "cpu":
+                p.data = self._flat[self.layout.places[name]].view(p.shape)
         buffers = dict(self.model.named_buffers())
         self._constant = [(b, b.detach().clone(), b._version) for name, b in buffers.items() if name not in kept]
         self._loaded: Any = None
@@ -168,6 +172,8 @@ class TorchProblem:
             np.copyto(self._flat.numpy(), params)
         else:
             self._flat.copy_(torch.from_numpy(params.copy()))
+            for name, p in self._params.items():
+                p.data.copy_(self._flat[self.layout.places[name]].view(p.shape))
 
     def _reset(self) -> None:
         """Buffers as they were, so that a forward pass does not depend on those before it.
