@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from . import block_coordinate, mmc_clustering, mmc_front
+from . import block_coordinate, mmc_clustering, mmc_front, quantized_osgc, quantized_osgc_figures, quantized_osgc_logistic
 
 
 class Figure(NamedTuple):
-    """What a figure shows, the function that writes it into a folder and returns its rows, and how these become a table."""
+    """What a figure shows, the function that writes it into a folder and returns its rows, how these become a table.
+
+    has_quick: whether the function takes quick=True.
+    """
 
     title: str
     write: Callable[..., list[dict[str, Any]]]
     table: Callable[[list[dict[str, Any]]], list[list[str]]]
+    has_quick: bool = False
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -37,6 +41,30 @@ FIGURES: Mapping[str, Figure] = {
         "runtime (1e7) against the rate, paper B figure 4b",
         block_coordinate.reproduce_figure4b,
         block_coordinate.runtimes_table,
+    ),
+    "cagc-fig1": Figure(
+        "objective of bit allocations against the budget, paper C figure 1",
+        quantized_osgc.reproduce_figure1,
+        quantized_osgc.table,
+        has_quick=True,
+    ),
+    "cagc-fig2": Figure(
+        "training loss of nine schemes, paper C figure 2",
+        quantized_osgc_figures.reproduce_figure2,
+        quantized_osgc_figures.table,
+        has_quick=True,
+    ),
+    "cagc-fig3": Figure(
+        "ablation, heterogeneity, error feedback and bits sent, paper C figure 3",
+        quantized_osgc_figures.reproduce_figure3,
+        quantized_osgc_figures.table,
+        has_quick=True,
+    ),
+    "cagc-logistic": Figure(
+        "loss against the learning rate on logistic regression, beyond paper C",
+        quantized_osgc_logistic.reproduce_logistic,
+        quantized_osgc_logistic.table,
+        has_quick=True,
     ),
 }
 

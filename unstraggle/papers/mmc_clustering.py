@@ -27,7 +27,7 @@ from ..errors import Invalid
 from ..latency import ShiftedExponential
 from ..randomness import generator
 from ..recovery import By
-from ..simulate import simulate
+from ..simulation import simulate
 from .files import save
 
 Progress = Callable[[str, int, int], None]
