@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import codes, engines, latency, plan, problems, quantizers, testing, torch, trace
+    from .citations import cite
     from .code import Code, Messages, Tasks
     from .decoders import Fixed, LeastSquares, Parts, Span
+    from .diagnosis import Diagnosis, diagnose
     from .engines.base import WorkerFailed
     from .errors import Invalid, NotRecovered, UnstraggleError
     from .estimate import Estimate
@@ -28,6 +30,7 @@ __version__ = "0.1.0"
 HOMES = {
     **dict.fromkeys(("Code", "Messages", "Tasks"), "code"),
     **dict.fromkeys(("Fixed", "LeastSquares", "Parts", "Span"), "decoders"),
+    **dict.fromkeys(("Diagnosis", "diagnose"), "diagnosis"),
     **dict.fromkeys(("Invalid", "NotRecovered", "UnstraggleError"), "errors"),
     **dict.fromkeys(("parse_code", "parse_latency"), "expression"),
     **dict.fromkeys(("NoiseGain", "noise_gain"), "noise"),
@@ -41,6 +44,7 @@ HOMES = {
     "Master": "master",
     "Need": "rule",
     "WorkerFailed": "engines.base",
+    "cite": "citations",
 }
 """Where each public name lives. It is imported when it is used: a worker process needs little of all this."""
 
@@ -52,6 +56,7 @@ __all__ = [
     "Code",
     "Count",
     "Deadline",
+    "Diagnosis",
     "Dropped",
     "Elapsed",
     "Estimate",
@@ -78,7 +83,9 @@ __all__ = [
     "Tasks",
     "UnstraggleError",
     "WorkerFailed",
+    "cite",
     "codes",
+    "diagnose",
     "engines",
     "latency",
     "noise_gain",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,15 @@ from .engines.payload import number_type, payload_sizes
 from .errors import Invalid
 from .sums import weighted_sum
 
+AT_ONCE = 4
+"""Vectors that are added in one pass, in float64: one at a time, the sum would be read and written as often."""
+
 
 class Gather:
     """The payloads of one round at a time.
 
-    Memory besides the payloads, which stay where the engine has them: (tracks, dim) for the result, and where weights are known
-    in advance as much again in float64 for the sum so far.
+    Memory besides the payloads, which stay where the engine has them: (tracks, dim) for the result. Where weights are known in
+    advance, at most four payloads wait to be added; else all of a round do.
     """
 
     def __init__(self, code: Code, dim: int, dtype: np.dtype[Any]) -> None:
@@ -33,7 +37,6 @@ class Gather:
         self._blocks = code.messages.block.tolist()
         self._plain = (code.messages.bits == 32).tolist()
         self._known = known_weights(code)
-        self._total = None if self._known is None else np.zeros((len(self._known[0]), dim))
         self.clear()
 
     def clear(self) -> None:
@@ -41,6 +44,7 @@ class Gather:
         self._vectors: dict[int, NDArray[Any]] = {}
         self._seen: set[int] = set()
         self._begun: set[tuple[int, int]] = set()
+        self._total: Any = None
 
     def check(self, message: Message) -> None:
         """Refuse a message that is not what the code says, or was changed on its way."""
@@ -60,11 +64,9 @@ class Gather:
 
     def add(self, messages: Sequence[Message]) -> None:
         """Take checked messages; those that came together are added in one pass."""
-        fresh = {message.index: self._vector(message) for message in messages if self._is_new(message.index)}
-        if self._known is None or self._total is None:
-            self._vectors |= fresh
-        else:
-            self._sum(self._total, self._known[0], fresh)
+        self._vectors |= {message.index: self._vector(message) for message in messages if self._is_new(message.index)}
+        if self._known is not None and len(self._vectors) >= AT_ONCE:
+            self._flush(self._known[0])
 
     def _is_new(self, m: int) -> bool:
         """Whether a message is needed: where weights are known, of equal ones only the first."""
@@ -77,24 +79,26 @@ class Gather:
 
     def finish(self, weights: NDArray[Any]) -> NDArray[Any]:
         """(tracks, dim) the decoded gradient. weights: (tracks, M)."""
-        if self._total is None:
-            return self._sum(np.zeros((len(weights), self._dim), self._dtype), weights, self._vectors)
-        for track, row in enumerate(self._total):
-            for block, where in enumerate(self._slices):
-                if (track, block) not in self._begun:
-                    row[where] = 0.0
-        return self._total.astype(self._dtype)
+        self._flush(weights if self._known is None else self._known[0])
+        total: NDArray[Any] = self._total
+        self._total = None
+        for track, block in product(range(len(total)), range(len(self._slices))):
+            if (track, block) not in self._begun:
+                total[track, self._slices[block]] = 0
+        return total
 
-    def _sum(self, out: NDArray[Any], weights: NDArray[Any], vectors: dict[int, NDArray[Any]]) -> NDArray[Any]:
-        """Add vectors to out (tracks, dim), block by block. The first to a block replace what a former round left there."""
+    def _flush(self, weights: NDArray[Any]) -> None:
+        """Add the vectors at hand to the sum (tracks, dim), block by block, in one pass over each."""
+        if self._total is None:
+            self._total = np.empty((len(weights), self._dim), self._dtype)
         for track, row in enumerate(weights):
             for block, where in enumerate(self._slices):
-                used = [m for m in vectors if self._blocks[m] == block and row[m] != 0]
+                used = [m for m in self._vectors if self._blocks[m] == block and row[m] != 0]
                 if used:
                     fresh = (track, block) not in self._begun
                     self._begun.add((track, block))
-                    weighted_sum(out[track, where], row[used].tolist(), [vectors[m] for m in used], fresh)
-        return out
+                    weighted_sum(self._total[track, where], row[used].tolist(), [self._vectors[m] for m in used], fresh)
+        self._vectors = {}
 
     def _vector(self, message: Message) -> NDArray[Any]:
         if self._plain[message.index]:

@@ -39,16 +39,29 @@ class Recorder:
         table = np.full((4, self._code.n, self._work.shape[1]), np.inf)
         table[3] = 0.0
         for message in messages:
-            if message.started is None or message.ended is None:
-                continue
             last = int(self._after[message.index])
-            mine = message.worker, slice(last - len(message.ended), last)
-            started, ended = np.maximum(message.started, 0.0), np.maximum(message.ended, 0.0)
+            started, ended = self._task_times(message, table[2, message.worker, :last])
+            if not len(ended):
+                continue
+            mine = message.worker, slice(last - len(ended), last)
             table[0][mine], table[1][mine], table[2][mine] = started, ended, np.maximum(ended, message.time)
             table[3][message.worker, last - 1] += len(message.payload)
         self._rounds.append((estimate.round, table))
         if len(self._rounds) >= FLUSH:
             self.flush()
+
+    def _task_times(self, message: Message, arrived: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """When the tasks since the worker's last message began and ended.
+
+        An engine on a sampled clock knows arrivals only: the time since the last one is shared in proportion to work.
+        """
+        if message.started is not None and message.ended is not None:
+            return np.maximum(message.started, 0.0), np.maximum(message.ended, 0.0)
+        known = int(np.isfinite(arrived).sum())
+        began = float(arrived[known - 1]) if known else 0.0
+        work = self._work[message.worker, known : len(arrived)]
+        ended = began + (message.time - began) * np.minimum(work.cumsum() / max(work.sum(), 1e-300), 1.0)
+        return np.concatenate([[began], ended])[: len(ended)], np.minimum(ended, message.time)
 
     def flush(self) -> None:
         """Write what is kept."""

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 SHORT = 1 << 14
 """Coordinates below which NumPy is as good as a kernel, which takes a second to load."""
 
+PIECE = 1 << 17
+"""Coordinates that are summed at a time."""
+
 
 def weighted_sum(
     out: NDArray[Any], weights: Sequence[complex], vectors: Sequence[NDArray[Any]], fresh: bool = True
@@ -22,13 +25,30 @@ def weighted_sum(
     array([1.5, 3.5])
     """
     if len(out) >= SHORT and _alike(vectors) and not np.iscomplexobj(weights):
-        addresses = np.array([vector.ctypes.data for vector in vectors], dtype=np.uint64)
-        _kernels().add_all(out, addresses, np.asarray(weights, dtype=np.float64), np.empty(0, vectors[0].dtype), fresh)
-        return out
+        return _in_pieces(out, [float(weight.real) for weight in weights], vectors, fresh)
     total = np.zeros(len(out)) if fresh else out.astype(np.float64)
     for weight, vector in zip(weights, vectors, strict=True):
         total += (weight * vector.astype(np.result_type(vector, np.float64))).real
     out[:] = total
+    return out
+
+
+def _in_pieces(out: NDArray[Any], weights: list[float], vectors: Sequence[NDArray[Any]], fresh: bool) -> NDArray[Any]:
+    """Piece by piece of the sum, each of which stays in cache while vectors are added to it, four in a pass."""
+    kernels, room = _kernels(), np.empty(PIECE)
+    for start in range(0, len(out), PIECE):
+        target = out[start : start + PIECE]
+        total, parts = room[: len(target)], [vector[start : start + PIECE] for vector in vectors]
+        first = 4 if fresh and len(parts) >= 4 else 0
+        if first:
+            kernels.set_four(total, *parts[:4], *weights[:4])
+        else:
+            total[:] = 0.0 if fresh else target
+        for at in range(first, len(parts) - 3, 4):
+            kernels.add_four(total, *parts[at : at + 4], *weights[at : at + 4])
+        for at in range(first + (len(parts) - first) // 4 * 4, len(parts)):
+            kernels.add_one(total, parts[at], weights[at])
+        target[:] = total
     return out
 
 

@@ -51,6 +51,11 @@ class Program:
         return tuple(tuple(table.pop(task, ())) for task in self.tasks)
 
     @cached_property
+    def plain(self) -> frozenset[int]:
+        """Messages that are one partial gradient as it is."""
+        return frozenset(m.index for m in self.messages if len(m.parts) == 1 and m.coef[0] == 1)
+
+    @cached_property
     def last_use(self) -> dict[tuple[int, int], int]:
         """The task count after which a partial gradient is needed no more."""
         uses: dict[tuple[int, int], int] = {}
@@ -102,7 +107,7 @@ def work(
         if stopped():
             return
         if program.folds:
-            _fold(held, task, program.uses[step], grad, accumulate)
+            _fold(held, task, program.uses[step], program.plain, grad, accumulate)
         else:
             held[task] = grad(*task)
         for message in program.due[step]:
@@ -115,6 +120,7 @@ def _fold(
     sums: dict[int, Any],
     task: tuple[int, int],
     uses: tuple[tuple[int, complex], ...],
+    plain: frozenset[int],
     grad: Callable[[int, int], Any],
     accumulate: Callable[[int, int, Any, Any], Any] | None,
 ) -> None:
@@ -125,7 +131,9 @@ def _fold(
         return
     partial = grad(*task)
     for index, coef in uses:
-        if index in sums:  # in place, for the first one is always a product and never the problem's own array
+        if index in plain:
+            sums[index] = partial
+        elif index in sums:  # in place, for the first one is always a product and never the problem's own array
             sums[index] += coef * partial
         else:
             sums[index] = coef * partial

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 from ..errors import UnstraggleError
-from . import check, fit, plan, reproduce, run, simulate
+from . import check, diagnose, fit, plan, report, reproduce, run, simulate, train
 from .app import app
 
-__all__ = ["app", "check", "fit", "main", "plan", "reproduce", "run", "simulate"]
+__all__ = ["app", "check", "diagnose", "fit", "main", "plan", "report", "reproduce", "run", "simulate", "train"]
 
 
 def main() -> None:

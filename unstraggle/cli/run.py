@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,9 +12,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from .app import AsJson, Folder, Seed, app, progress_bars
+from .app import AsJson, Folder, Seed, app
+from .run_rounds import descend, save, summary, table
 
 ENGINES = {"local": "Local", "ray": "Ray", "mpi": "MPI", "virtual": "Virtual"}
 CHAOS = ("drop", "duplicate", "corrupt", "hold", "kill", "pause", "hold_seconds", "pause_seconds", "within")
@@ -32,6 +34,8 @@ def run(
     patience: Annotated[float | None, typer.Option(help="Shortfall after so many times the usual time of a round.")] = None,
     deadline: Annotated[float | None, typer.Option(help="End every round after so many seconds.")] = None,
     chaos: Annotated[str | None, typer.Option(help="Faults, such as 'drop=0.01,corrupt=0.01,kill=0.05'.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Serve a page that shows the run as it goes.")] = False,
+    live_port: Annotated[int | None, typer.Option(help="Port of that page, which is for this machine only; 0: any.")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
     out: Folder = None,
@@ -48,17 +52,35 @@ def run(
     data = _problem(problem, parsed, dim, samples, seed)
     machine = _engine(engine, data, latency, _faults(chaos), seed)
     trace = _fresh(out / "trace.jsonl") if out else None
-    with _master(parsed, machine, deadline, trace, on_shortfall, patience) as master:
-        records = _descend(master, data, rounds, quiet=as_json)
-    about = _summary(parsed, records, {"engine": engine, "problem": problem, "latency": latency, "seed": seed, "chaos": chaos})
+    with (
+        _page(live, live_port, parsed.name) as page,
+        _master(parsed, machine, deadline, trace, on_shortfall, patience) as master,
+    ):
+        records = descend(master, data, rounds, as_json, page)
+    about = summary(parsed, records, {"engine": engine, "problem": problem, "latency": latency, "seed": seed, "chaos": chaos})
     if out:
-        _save(out, about, records)
+        options = {"rounds": rounds, "dim": dim, "samples": samples, "on_shortfall": on_shortfall, "patience": patience}
+        save(out, about, records, options | {"deadline": deadline})
     if as_json:
         print(json.dumps(about))
         return
-    Console().print(_table(about))
+    Console().print(table(about))
     if out:
-        print(f"Written to {out}: summary.json, steps.jsonl, trace.jsonl, chrome.json (open it in Perfetto)")
+        files = "config.json, summary.json, steps.jsonl, trace.jsonl, chrome.json (open it in Perfetto)"
+        print(f"Written to {out}: {files}. For a page of it: unstraggle report {out}")
+
+
+@contextmanager
+def _page(live: bool, port: int | None, title: str) -> Iterator[Any]:
+    """The live page, if it is wanted; its address goes to the error stream, so that --json stays JSON."""
+    if not live and port is None:
+        yield None
+        return
+    from ..live import LivePage
+
+    with LivePage(port or 0, title=title) as page:
+        print(f"Live at {page.url}", file=sys.stderr, flush=True)
+        yield page
 
 
 def _problem(name: str, code: Any, dim: int, samples: int, seed: int) -> Any:
@@ -119,81 +141,3 @@ def _master(
     stop = None if deadline is None else Deadline(deadline)
     with Master(code, engine, stop, on_shortfall=on_shortfall, patience=patience, trace=trace) as master:  # type: ignore[arg-type]
         yield master
-
-
-def _descend(master: Any, problem: Any, rounds: int, quiet: bool) -> list[dict[str, Any]]:
-    """Gradient descent; every record says what the round took and how far its gradient was from the true one.
-
-    The error is relative to the first gradient, since later ones approach zero.
-    """
-    from ..simulation import replay
-
-    params = np.zeros(problem.dim)
-    samples = sum(len(y) for _, y in problem.partitions)
-    first = float(np.linalg.norm(problem.gradient(params)))
-    records = []
-    with progress_bars(quiet) as told:
-        for step in range(rounds):
-            estimate = master.gradient(params)
-            error = np.linalg.norm(estimate.gradient - problem.gradient(params)) / first
-            record = estimate.to_dict() | {"error": float(error)}
-            delays = getattr(master.engine, "delays", None)
-            if delays is not None and master.code.decoder.rule is not None:
-                theory = replay(master.code, delays[None], master.stop)
-                record |= {"theory": theory.time.mean, "theory_messages": theory.messages.mean}
-            records.append(record)
-            params = params - 1.0 / samples * estimate.gradient
-            told(master.code.name, step + 1, rounds)
-    return records
-
-
-def _summary(code: Any, records: list[dict[str, Any]], about: dict[str, Any]) -> dict[str, Any]:
-    from ..rounds import Sample
-
-    def mean(name: str) -> float:
-        return float(np.mean([record[name] for record in records]))
-
-    result = {
-        "code": code.name,
-        "rounds": len(records),
-        **about,
-        "time": Sample(np.array([r["time"] for r in records])).to_dict(),
-    }
-    result |= {name: mean(name) for name in ("messages", "exact", "bytes", "late", "damaged", "duplicates")}
-    result["worst_error"] = max(record["error"] for record in records)
-    result["lost"] = sorted({worker for record in records for worker in record["lost"]})
-    if all("theory" in record for record in records):
-        result |= {"theory": mean("theory"), "ratio": mean("time") / mean("theory"), "theory_messages": mean("theory_messages")}
-    return result
-
-
-def _table(about: dict[str, Any]) -> Table:
-    time = about["time"]
-    rows = {
-        "rounds": about["rounds"],
-        "seconds a round": f"{time['mean']:.4g} [{time['ci95'][0]:.4g}, {time['ci95'][1]:.4g}], p99 {time['p99']:.4g}"
-        if time["ci95"][0] is not None
-        else f"{time['mean']:.4g}",
-        "messages": f"{about['messages']:.2f}",
-        "exact": f"{100 * about['exact']:.4g} %",
-        "worst relative error": f"{about['worst_error']:.2g}",
-        "kilobytes a round": f"{about['bytes'] / 1000:.4g}",
-        "late, damaged, double": f"{about['late']:.3g}, {about['damaged']:.3g}, {about['duplicates']:.3g} a round",
-        "workers lost at times": ", ".join(map(str, about["lost"])) or "none",
-    }
-    if "theory" in about:
-        rows["theory of the same draws"] = f"{about['theory']:.4g} s, {about['theory_messages']:.2f} messages"
-        rows["measured / theory"] = f"{about['ratio']:.4f}"
-    table = Table(title=f"{about['code']} on {about['engine']}", show_header=False)
-    for name, value in rows.items():
-        table.add_row(name, str(value))
-    return table
-
-
-def _save(out: Path, about: dict[str, Any], records: list[dict[str, Any]]) -> None:
-    from .. import trace
-    from ..formats import chrome
-
-    (out / "summary.json").write_text(json.dumps(about, indent=1) + "\n")
-    (out / "steps.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    chrome.write(out / "chrome.json", trace.read(out / "trace.jsonl"))

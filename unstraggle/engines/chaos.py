@@ -18,6 +18,7 @@ from ..errors import Invalid
 from ..latency.base import Latency, checked
 from ..problems.base import Problem
 from ..randomness import Seed, generator
+from . import frame
 from .base import Engine, Incoming, Message, Order
 
 
@@ -128,6 +129,8 @@ class Chaos:
         if chance["drop"]:
             return []
         if chance["corrupt"]:
+            if incoming.checksum is None:  # a channel that damages messages would come with checksums
+                incoming = dataclasses.replace(incoming, checksum=frame.checksum(incoming.payload))
             incoming = dataclasses.replace(incoming, payload=self._damaged(incoming.payload))
         copies: list[Incoming] = [incoming] * (2 if chance["duplicate"] else 1)
         if not chance["hold"]:

@@ -196,7 +196,7 @@ class Local:
         seat, context = self._seats[worker], cast("SpawnContext", get_context(self._method))
         program = self._code.program(worker)
         slices = tuple(block_slices(self.problem.dim, self._code.blocks))
-        share = Share(program, share_of(self.problem, program), slices, number_type(self._code, self._dtype))
+        share = Share(program, share_of(self.problem, program), slices, number_type(self._code, self._dtype), False)
         theirs, seat.orders = os.pipe()
         os.set_blocking(seat.orders, False)
         board, params, payloads = self._areas
@@ -234,7 +234,7 @@ class Local:
                     raise WorkerFailed(worker, self._board.read_report(worker))
                 elif round == self._round:
                     start, room = self._slots[index]
-                    self._events.append(frame.read(self._payloads[start : start + room], now))
+                    self._events.append(frame.read(self._payloads[start : start + room], now, checked=False))
                 else:
                     self._events.append(Message(worker, index, round, now, NOTHING))
 

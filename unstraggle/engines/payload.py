@@ -40,12 +40,12 @@ def rounding_seed(round: int, message: int) -> int:
     return ((round & 0xFFFFFFFF) << 32) | message
 
 
-def pack(message: Outgoing, numbers: NDArray[Any], round: int, dtype: np.dtype[Any]) -> tuple[Bytes, int]:
-    """Bytes and checksum of a message; quantised payloads carry a checksum of their own, and the second is 0."""
+def pack(message: Outgoing, numbers: NDArray[Any], round: int, dtype: np.dtype[Any], checked: bool = True) -> tuple[Bytes, int]:
+    """Bytes and checksum of a message; the latter is 0 if not `checked`, and for quantised payloads, which have their own."""
     if message.quantizer is not None:
         return np.asarray(_host(message.quantizer.encode(numbers, rounding_seed(round, message.index)))), 0
     payload = np.ascontiguousarray(_host(numbers), dtype=dtype).view(np.uint8)
-    return payload, frame.checksum(payload)
+    return payload, frame.checksum(payload) if checked else 0
 
 
 def _host(values: Any) -> Any:

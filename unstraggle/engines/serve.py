@@ -45,13 +45,14 @@ class Job:
 class Share:
     """What a worker gets once: its program, its share of the problem, and where blocks and numbers stand.
 
-    delays of a job are indexed by the number of the message in the program, 0, 1, ...
+    delays of a job are indexed by the number of the message in the program, 0, 1, ... checked: whether payloads get checksums.
     """
 
     program: Program
     problem: Problem
     slices: tuple[slice, ...]
     dtype: np.dtype[Any]
+    checked: bool = True
 
     @property
     def worker(self) -> int:
@@ -83,7 +84,7 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         if job.delays is not None:
             wait(float(job.delays[place[message.index]]))
             times[-1:] = [(began, job.now()) for began, _ in times[-1:]]
-        send(message, *pack(message, numbers, job.round, share.dtype), times)
+        send(message, *pack(message, numbers, job.round, share.dtype, share.checked), times)
         times.clear()
 
     adds = hasattr(problem, "accumulate") and share.dtype.kind != "c"

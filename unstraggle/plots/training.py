@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 WIDE = 5.0
 """Losses that fall by more than this factor are drawn on a logarithmic axis."""
 
+POINTS = 2000
+"""Points of a curve at most."""
+
 
 def training(runs: Sequence[Any], target: float | None, label: str = "loss on all training data") -> Figure:
     """Loss against wall-clock and against step, one curve a scheme: mean over runs, with the range of the runs behind it."""
@@ -26,8 +29,10 @@ def training(runs: Sequence[Any], target: float | None, label: str = "loss on al
     for number, run in enumerate(runs):
         colour, mean = COLOURS[number % len(COLOURS)], run.losses.mean(axis=0)
         low, high = run.losses.min(axis=0), run.losses.max(axis=0)
-        for axes, at in ((left, run.seconds.mean(axis=0)), (right, np.arange(run.losses.shape[1]))):
-            axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
+        steps = getattr(run, "steps_at", np.arange(run.losses.shape[1]))
+        for axes, at in ((left, run.seconds.mean(axis=0)), (right, steps)):
+            if len(run.losses) > 1:
+                axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
             axes.plot(at, mean, color=colour, label=_short(run.entry.name, 40), linestyle=("-", "--", "-.", ":")[number % 4])
     low, high = min(run.losses.min() for run in runs), max(run.losses.max() for run in runs)
     scale = "log" if high > WIDE * low > 0 else "linear"
@@ -54,11 +59,12 @@ class Named:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One run: losses and seconds (1, steps)."""
+    """Repetitions of one run: losses and seconds (repeats, points), and which steps the points are."""
 
     entry: Named
     losses: NDArray[np.float64]
     seconds: NDArray[np.float64]
+    steps_at: NDArray[np.int64]
 
 
 def loss(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
@@ -77,5 +83,6 @@ def _curve(name: str, records: Sequence[Mapping[str, Any]]) -> Curve:
     for record in known:
         repeats.setdefault(record.get("repeat"), []).append(record)
     length = min(map(len, repeats.values()))
-    rows = [[[record[key] for record in mine[:length]] for mine in repeats.values()] for key in ("loss", "wall")]
-    return Curve(Named(name), np.array(rows[0], dtype=float), np.array(rows[1], dtype=float))
+    shown = np.unique(np.linspace(0, length - 1, POINTS).astype(int))
+    loss, wall = ([[mine[i][key] for i in shown] for mine in repeats.values()] for key in ("loss", "wall"))
+    return Curve(Named(name), np.array(loss, dtype=float), np.array(wall, dtype=float), shown)
