@@ -5,8 +5,8 @@ READY := .venv/.ready
 
 .PHONY: demo test check docs bench clean
 
-demo: $(READY)  ## regenerate figure 1 of the multi-message paper into out/demo
-	.venv/bin/unstraggle reproduce mmc-fig1 -o out/demo
+demo: $(READY)  ## train a real model with slow workers, coded against uncoded, into out/demo
+	.venv/bin/unstraggle demo -o out/demo
 
 test: check  ## lint, types and all tests
 	$(PY) -m pytest -n 2

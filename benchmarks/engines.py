@@ -8,22 +8,20 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unstraggle import Count, Master, engines, parse_code, replay
-from unstraggle.engines import Chaos
-from unstraggle.latency import ShiftedExponential
+import unstraggle as us
 
 from .common import save
+from .ones import Ones
 
 ENGINES = {"local": "Local", "mpi": "MPI", "ray": "Ray"}
 WORKERS, LOAD = 40, 10
-PAPER = ShiftedExponential(rate=10, shift=0.01)
+PAPER = "ShiftedExponential(rate=10, shift=0.01)"
 SCHEMES = {
     "GC": "cyclic_repetition(40, s=9)",
     "FR": "fractional_repetition(40, s=9)",
@@ -37,40 +35,15 @@ LARGE, LARGE_WORKERS = 5_000_000, 8
 """float32 coordinates of a message of 20 MB."""
 
 
-@dataclass(frozen=True, eq=False)
-class Ones:
-    """Gradients that cost next to nothing to compute: what is left is the engine."""
-
-    k: int
-    dim: int
-    type: str = "f8"
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.type)
-
-    def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
-        return ones(len(params[where]), self.type)
-
-
-CACHE: dict[tuple[int, str], NDArray[Any]] = {}
-
-
-def ones(length: int, kind: str) -> NDArray[Any]:
-    if (length, kind) not in CACHE:
-        CACHE[length, kind] = np.ones(length, kind)
-    return CACHE[length, kind]
-
-
 def live(make: Any, rounds: int = ROUNDS) -> list[dict[str, Any]]:
     """Mean time of a round over the time that theory gives for the same draws, which are common to all engines."""
     rows = []
     for name, text in SCHEMES.items():
-        code = parse_code(text)
-        engine = Chaos(make(Ones(code.k, 8)), latency=PAPER, rng=7)
-        with Master(code, engine) as master:
+        code = us.parse_code(text)
+        engine = us.engines.Chaos(make(Ones(code.k, 8)), latency=us.parse_latency(PAPER), rng=7)
+        with us.Master(code, engine) as master:
             master.gradient(np.zeros(8))
-            pairs = [(master.gradient(np.zeros(8)), replay(code, engine.delays[None])) for _ in range(rounds)]
+            pairs = [(master.gradient(np.zeros(8)), us.replay(code, engine.delays[None])) for _ in range(rounds)]
         measured = np.array([estimate.time for estimate, _ in pairs])
         theory = np.array([result.time.mean for _, result in pairs])
         row = {
@@ -89,10 +62,10 @@ def live(make: Any, rounds: int = ROUNDS) -> list[dict[str, Any]]:
 
 def overhead(make: Any, rounds: int = 100) -> dict[str, Any]:
     """40 workers, 10 small messages each, all of them taken: time at the master, by the clock and of its processor."""
-    code = parse_code(f"uncoded_mmc({WORKERS}, load={LOAD})")
+    code = us.parse_code(f"uncoded_mmc({WORKERS}, load={LOAD})")
     messages = WORKERS * LOAD
     began = time.perf_counter()
-    with Master(code, make(Ones(code.k, 8)), Count(messages, of="messages")) as master:
+    with us.Master(code, make(Ones(code.k, 8)), us.Count(messages, of="messages")) as master:
         started = time.perf_counter() - began
         times = [_timed(master, np.zeros(8)) for _ in range(rounds)][5:]
         memory = _memory(master.engine)
@@ -107,9 +80,9 @@ def overhead(make: Any, rounds: int = 100) -> dict[str, Any]:
 
 def throughput(make: Any, rounds: int = 20) -> dict[str, Any]:
     """8 workers, messages of 20 MB, decoded: bytes of messages a second, against copying the same bytes in this process."""
-    code = parse_code(f"uncoded({LARGE_WORKERS})")
+    code = us.parse_code(f"uncoded({LARGE_WORKERS})")
     params = np.zeros(LARGE, np.float32)
-    with Master(code, make(Ones(LARGE_WORKERS, LARGE, "f4"))) as master:
+    with us.Master(code, make(Ones(LARGE_WORKERS, LARGE, "f4"))) as master:
         times = [_timed(master, params) for _ in range(rounds)][3:]
     sources = [np.ones(LARGE, np.float32) for _ in range(LARGE_WORKERS)]
     target = [np.empty(LARGE, np.float32) for _ in range(LARGE_WORKERS)]
@@ -151,7 +124,7 @@ def _all_reduce(rank: int, rounds: int, result: Any) -> None:
     dist.destroy_process_group()
 
 
-def _timed(master: Master, params: NDArray[Any]) -> tuple[float, float]:
+def _timed(master: Any, params: NDArray[Any]) -> tuple[float, float]:
     wall, processor = time.perf_counter(), time.thread_time()
     master.gradient(params)
     return time.perf_counter() - wall, time.thread_time() - processor
@@ -176,7 +149,7 @@ def _memory(engine: Any) -> float | None:
 def measure(name: str) -> dict[str, Any]:
     if name == "gloo":
         return gloo()
-    make = getattr(engines, ENGINES[name])
+    make = getattr(us.engines, ENGINES[name])
     return {"overhead": overhead(make), "throughput": throughput(make), "live": live(make)}
 
 
@@ -197,7 +170,7 @@ def main(names: tuple[str, ...] = ("local", "mpi", "ray", "gloo")) -> None:
     for name in names:
         result[name] = in_its_own_process(name)
         print(name, json.dumps(result[name], indent=1))
-    save("engines", {"rounds": ROUNDS, "latency": str(PAPER), "engines": result})
+    save("engines", {"rounds": ROUNDS, "latency": PAPER, "engines": result})
 
 
 if __name__ == "__main__" and sys.argv[1:2] == ["measure"]:

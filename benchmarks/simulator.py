@@ -10,7 +10,7 @@ import numpy as np
 from unstraggle import Code, codes, simulate
 from unstraggle.latency import ShiftedExponential
 from unstraggle.papers.mmc_clustering import Setting, schemes
-from unstraggle.simulate import CHUNK
+from unstraggle.simulation import CHUNK
 
 from .common import best_of, save
 

@@ -11,7 +11,7 @@ from unstraggle import Master, codes
 from unstraggle.engines import Local
 
 from .common import save
-from .engines import Ones
+from .ones import Ones
 
 ROUNDS, SAMPLES = 100_000, 10
 MANY = 200
