@@ -98,7 +98,11 @@ def _check(workers: int, slow: int, steps: int, repeats: int) -> None:
 
 def _save(out: Path, about: dict[str, Any], runs: list[Any], target: float) -> None:
     from ..plots import training
+    from ..runs import command_line, write_config
 
+    options = {name: value for name, value in about.items() if name not in ("rows", "took", "target")}
+    for folder in (out, *(out / run.entry.name.replace(" ", "-") for run in runs)):
+        write_config(folder, command_line(), options)
     (out / "summary.json").write_text(json.dumps(_plain(about), indent=1) + "\n")
     training(runs, target).savefig(out / "loss.png", dpi=150)
 
@@ -113,14 +117,20 @@ def _print(about: dict[str, Any], out: Path | None) -> None:
     for column in ("ms/step", "s to target", "speed-up", "final loss", "exact", "MB"):
         shown.add_column(column, justify="right", no_wrap=True)
     for row in about["rows"]:
-        reached = f"{row['to_target'][0]:.1f} ± {row['to_target'][1]:.1f}" if row["to_target"] else "never"
+        reached = _with_half(row["to_target"], 1) if row["to_target"] else "never"
         faster = f"{row['speedup']:.1f} x" if row["speedup"] else "-"
-        loss = f"{row['loss'][0]:.3f} ± {row['loss'][1]:.3f}"
+        loss = _with_half(row["loss"], 3)
         exact = f"{100 * row['exact']:.3g} %"
         shown.add_row(row["scheme"], f"{1e3 * row['step'][0]:.0f}", reached, faster, loss, exact, f"{row['megabytes']:.2f}")
     Console().print(shown)
     if out:
         print(f"Written to {out}: loss.png, summary.json, and a folder for each scheme. Took {about['took']:.0f} s.")
+
+
+def _with_half(interval: tuple[float, float], digits: int) -> str:
+    """A mean and half the width of its interval, where there is one: it takes two runs."""
+    mean, half = (f"{value:.{digits}f}" for value in interval)
+    return mean if half == "nan" else f"{mean} ± {half}"
 
 
 def _plain(values: Any) -> Any:
