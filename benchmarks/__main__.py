@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: python -m benchmarks [simulator] [span] [blocks] [quantize] [bits] [engines] [soak] [training]."""
+"""Run all benchmarks, or those named, such as: python -m benchmarks simulator span."""
 
 import sys
 

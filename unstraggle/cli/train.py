@@ -110,10 +110,9 @@ def _save(out: Path, about: dict[str, Any], runs: list[Any], target: float) -> N
 def _print(about: dict[str, Any], out: Path | None) -> None:
     who = ", ".join(map(str, about["slow"])) or "none"
     title = f"{about['task']}: {about['workers']} workers, slow: {who} ({about['factor']:g} x); {about['steps']} steps"
-    shown = Table(
-        title=title, caption=f"± 95 % over {about['repeats']} runs; target loss {about['target']:.3f}", box=SIMPLE_HEAD
-    )
-    shown.add_column("scheme", overflow="fold")
+    caption = f"± 95 % over {about['repeats']} runs; target loss {about['target']:.3f}; MB a step"
+    shown = Table(title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shown.add_column("scheme", overflow="fold", min_width=18)
     for column in ("ms/step", "s to target", "speed-up", "final loss", "exact", "MB"):
         shown.add_column(column, justify="right", no_wrap=True)
     for row in about["rows"]:
