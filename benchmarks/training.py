@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unstraggle import codes
+from unstraggle.cli.train import _plain
 from unstraggle.latency.base import Latency
 from unstraggle.papers.statistics import mean_and_half
 from unstraggle.torch import Coded
@@ -124,9 +125,11 @@ def ddp_row(losses: NDArray[Any], seconds: NDArray[Any], target: float) -> dict[
     reached = np.array(
         [at[loss <= target][0] if (loss <= target).any() else np.inf for loss, at in zip(losses, seconds, strict=True)]
     )
-    (mean, half), (end, spread) = mean_and_half(reached), mean_and_half(losses[:, -1])
-    step = float(np.diff(seconds, axis=1).mean())
-    return {"scheme": "DDP (gloo)", "step": step, "to_target": (float(mean), float(half)), "loss": (float(end), float(spread))}
+    done = np.isfinite(reached)
+    mean, half = mean_and_half(reached[done]) if done.any() else (np.nan, np.nan)
+    end, spread = mean_and_half(losses[:, -1])
+    row = {"scheme": "DDP (gloo)", "step": float(np.diff(seconds, axis=1).mean()), "loss": (float(end), float(spread))}
+    return row | {"runs_that_reached_it": int(done.sum()), "to_target": (float(mean), float(half)) if done.any() else None}
 
 
 def ddp_training(what: Task, latency: Latency, workers: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -174,4 +177,4 @@ def main() -> None:
         "two_slow_of_eight": against_stragglers(),
         "none_slow_where_coding_loses": against_stragglers(slow=(), factor=1.0),
     }
-    save("training", result)
+    save("training", _plain(result))

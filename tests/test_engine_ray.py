@@ -192,6 +192,7 @@ def test_a_killed_worker_is_lost_at_once_and_comes_back(master: Master) -> None:
 def test_a_stopped_worker_is_lost_until_it_goes_on(master: Master) -> None:
     process = process_of(master, 1)
     os.kill(process, signal.SIGSTOP)
+    until(lambda: psutil.Process(process).status() == psutil.STATUS_STOPPED)  # it takes a moment, and may still answer
     try:
         estimate = master.gradient(np.ones(DIM), delays=delays({3: 6.0}))
         assert correct(master, estimate, np.ones(DIM)) and 1 in estimate.lost
