@@ -1,4 +1,4 @@
-"""Every example code on every live engine. Slow: engines start workers anew for each code."""
+"""Every example code on live engines. Slow: engines start workers anew for each code. Ray has one code of each kind in `test_engine_ray`."""
 
 import subprocess
 
@@ -26,12 +26,3 @@ def test_on_mpi():
     done = subprocess.run(mpi.command(most, "-m", "tests.mpi_codes"), capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     assert f"{len(ALL)} codes" in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_on_ray():
-    pytest.importorskip("ray")
-    from unstraggle.engines import Ray
-
-    assert check_engine(Ray, map(example, ALL), rounds=2, samples=100).worst_error < 1e-9
