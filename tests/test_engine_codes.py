@@ -1,4 +1,4 @@
-"""Every example code on live engines. Slow: engines start workers anew for each code. Ray has one code of each kind in `test_engine_ray`."""
+"""Every example code on local workers and on MPI. Slow: workers start anew for each code."""
 
 import subprocess
 
