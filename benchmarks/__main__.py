@@ -2,12 +2,13 @@
 
 import sys
 
-from . import bits, blocks, engines, quantize, simulator, soak, span, training
+from . import bits, blocks, blocks_live, engines, quantize, simulator, soak, span, training
 
 MODULES = {
     "simulator": simulator,
     "span": span,
     "blocks": blocks,
+    "blocks_live": blocks_live,
     "quantize": quantize,
     "bits": bits,
     "engines": engines,

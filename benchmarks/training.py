@@ -15,7 +15,8 @@ from unstraggle.cli.train import _plain
 from unstraggle.latency.base import Latency
 from unstraggle.papers.statistics import mean_and_half
 from unstraggle.torch import Coded
-from unstraggle.torch.comparison import Entry, compare, entries, stragglers, table
+from unstraggle.torch.batches import Batches, partitions
+from unstraggle.torch.comparison import STRIDE, Entry, compare, entries, stragglers, table
 from unstraggle.torch.tasks import Task, task
 
 from .common import save
@@ -133,7 +134,7 @@ def ddp_row(losses: NDArray[Any], seconds: NDArray[Any], target: float) -> dict[
 
 
 def ddp_training(what: Task, latency: Latency, workers: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Losses and seconds (repeats, steps + 1) of DDP, whose ranks wait for their delays before the gradients are reduced."""
+    """Losses and seconds (repeats, steps + 1) of DDP on the same batches; ranks wait for their delays before they reduce."""
     draws = latency.sample(codes.uncoded(workers), REPEATS * TRAINED, np.random.default_rng(SEED))
     with mp.get_context("spawn").Manager() as manager:
         found = manager.list()
@@ -144,19 +145,21 @@ def ddp_training(what: Task, latency: Latency, workers: int) -> tuple[NDArray[An
 
 def _ddp_training(rank: int, ranks: int, arrays: Any, batch: int, lr: float, draws: NDArray[Any], found: Any) -> None:
     inputs, targets = arrays
-    rows = np.array_split(np.arange(len(inputs)), ranks)[rank]
-    what = task("digits")
+    rows = partitions(len(inputs), None, np.full(ranks, 1 / ranks))
+    batches, what = Batches(tuple(map(len, rows)), batch, SEED), task("digits")
     for repeat in range(REPEATS):
         model = what.build(SEED + repeat)
         wrapped = _joined(rank, ranks, model, port=29550 + repeat)
         optimizer, clock = torch.optim.Adam(wrapped.parameters(), lr), 0.0
         _note(rank, found, model, inputs, targets, clock)
         for step in range(TRAINED):
-            mine = np.random.default_rng((SEED, repeat, step, rank)).choice(rows, batch // ranks, replace=False)
+            number = STRIDE * (repeat + 1) + step
+            mine = rows[rank][batches.rows(number, rank)]
             torch.distributed.barrier()
             began = time.perf_counter()
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(wrapped(inputs[mine]), targets[mine])
+            loss = nn.functional.cross_entropy(wrapped(inputs[mine]), targets[mine], reduction="sum")
+            loss = loss * ranks / batches.size(number)  # DDP takes the mean over the ranks
             time.sleep(max(0.0, draws[repeat * TRAINED + step, rank] - (time.perf_counter() - began)))
             loss.backward()
             optimizer.step()

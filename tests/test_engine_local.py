@@ -13,6 +13,7 @@ import pytest
 
 from unstraggle import Count, Deadline, Invalid, Master, NotRecovered, UnstraggleError, WorkerFailed, codes, trace
 from unstraggle.engines import Chaos, Local
+from unstraggle.engines.serve import stretched
 from unstraggle.latency import ShiftedExponential
 from unstraggle.simulation import replay
 from unstraggle.testing import check_engine
@@ -223,6 +224,25 @@ def test_chaos_on_1000_rounds():
             np.testing.assert_allclose(estimate.gradient, problem.gradient(params), rtol=1e-8, atol=1e-8)
             seen += [estimate.damaged, estimate.duplicates, estimate.late, len(estimate.lost)]
     assert (seen > 20).all()
+
+
+def test_an_injected_delay_slows_all_tasks_of_a_message(tmp_path):
+    """Not only the last one: a trace would show uneven data."""
+    code = codes.blocks([1, 3], codes.cyclic_repetition(3, s=1), codes.cyclic_repetition(3, s=2))
+    with Master(code, Local(Constant(3, dim=8)), trace=tmp_path / "trace.jsonl") as master:
+        run(master, delays=np.where(code.messages.block == 0, 0.5, 1.2))
+    recorded = trace.read(tmp_path / "trace.jsonl")
+    heard = np.isfinite(recorded.end).all(axis=2)
+    lasted = recorded.end[heard] - recorded.start[heard]
+    assert len(lasted) and (recorded.end[heard][:, [1, 4]] >= [0.5, 1.2]).all()
+    np.testing.assert_allclose(lasted[:, 0], lasted[:, 1], rtol=1e-6)
+    np.testing.assert_allclose(lasted[:, [2, 3]], lasted[:, [3, 4]], rtol=1e-6)
+
+
+def test_times_are_stretched_by_work():
+    assert stretched([(1.0, 1.1), (1.1, 1.2), (1.2, 1.4)], 9.0, (7.0, 1.0, 2.0, 1.0)) == [(1.0, 3.0), (3.0, 7.0), (7.0, 9.0)]
+    assert stretched([(1.0, 1.5), (1.5, 1.6)], 3.0, ()) == [(1.0, 2.0), (2.0, 3.0)]
+    assert stretched([], 3.0, (1.0,)) == []
 
 
 def test_the_trace_of_a_run(tmp_path):

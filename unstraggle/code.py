@@ -160,7 +160,8 @@ class Code:
             raise Invalid(f"Code.program needs 0 <= worker < n, but got worker={worker}, n={self.n}.")
         mine = np.flatnonzero(self.tasks.worker == worker)
         tasks = tuple(zip(self.tasks.part[mine].tolist(), self.tasks.block[mine].tolist(), strict=True))
-        return Program(worker, tasks, tuple(map(self._outgoing, np.flatnonzero(self.messages.worker == worker).tolist())))
+        messages = tuple(map(self._outgoing, np.flatnonzero(self.messages.worker == worker).tolist()))
+        return Program(worker, tasks, messages, tuple(self.tasks.work[mine].tolist()))
 
     def _outgoing(self, m: int) -> Outgoing:
         table = self.messages

@@ -29,11 +29,15 @@ class Outgoing:
 
 @dataclass(frozen=True)
 class Program:
-    """A worker's share of a code: (partition, block) tasks in order, and messages with the task count that frees them."""
+    """A worker's share of a code: (partition, block) tasks in order, and messages with the task count that frees them.
+
+    work: of each task, as in `Tasks`; empty: all alike.
+    """
 
     worker: int
     tasks: tuple[tuple[int, int], ...]
     messages: tuple[Outgoing, ...]
+    work: tuple[float, ...] = ()
 
     @cached_property
     def due(self) -> tuple[tuple[Outgoing, ...], ...]:

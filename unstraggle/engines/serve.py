@@ -81,9 +81,9 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         return total
 
     def deliver(message: Outgoing, numbers: Any) -> None:
-        if job.delays is not None:
-            wait(float(job.delays[place[message.index]]))
-            times[-1:] = [(began, job.now()) for began, _ in times[-1:]]
+        if job.delays is not None and job.now() < (due := float(job.delays[place[message.index]])):
+            wait(due)
+            times[:] = stretched(times, job.now(), share.program.work[: message.after])
         send(message, *pack(message, numbers, job.round, share.dtype, share.checked), times)
         times.clear()
 
@@ -92,6 +92,16 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         work(share.program, grad, deliver, stopped, accumulate if adds else None)
     except Abandoned:
         return
+
+
+def stretched(times: Times, end: float, work: tuple[float, ...]) -> Times:
+    """Times of the last tasks as if they had lasted until `end`, each for its share of the work: an injected delay slows them
+    all. work: of all tasks so far."""
+    if not times:
+        return []
+    begin, last = times[0][0], np.array(work[-len(times) :] if work else [1.0] * len(times))
+    ends = begin + (end - begin) * np.cumsum(last) / last.sum()
+    return list(zip([begin, *ends[:-1].tolist()], ends.tolist(), strict=True))
 
 
 def share_of(problem: Any, program: Program) -> Problem:
