@@ -12,6 +12,7 @@ from torch import nn
 import unstraggle as us
 from unstraggle import Invalid, simulate
 from unstraggle.latency import ShiftedExponential
+from unstraggle.torch.layers import round_times, sorted_speeds
 from unstraggle.torch.layout import layout_of, trainable
 from unstraggle.torch.stages import Staged, backward_order, joints
 
@@ -197,15 +198,17 @@ def test_profiles_and_plans():
     assert sum(plan.params["sizes"]) == 4
     with coded(model, scheme=plan.code) as run:
         assert run.backward().exact
-    with pytest.raises(Invalid, match="sum to the 4 groups"):
+    with pytest.raises(Invalid, match="each of the 4 groups a number of stragglers from 0 to 3"):
         profile.code([1, 1], n=4)
+    with pytest.raises(Invalid, match="from 0 to 3"):
+        profile.code([0, 0, 1, 4], n=4)
 
 
 def test_measured_work_counts_what_a_worker_really_does():
     """Known costs: the forward pass once a partition, groups on the way passed once, groups asked for in full."""
     profile = us.torch.Profile(("c", "b", "a"), (10, 20, 30), forward=2.0, passed=(1.0, 1.0, 0.0), whole=(2.0, 3.0, 3.0))
     assert profile.costs == (4.0, 3.0, 3.0)
-    code = profile.code([1, 2], n=3)
+    code = profile.code([0, 1, 1], n=3)
     assert code.blocks == pytest.approx((10 / 60, 50 / 60))
     mine = code.tasks.worker == 0
     assert list(zip(code.tasks.part[mine], code.tasks.block[mine], strict=True)) == [(0, 0), (0, 1), (1, 1)]
@@ -213,3 +216,39 @@ def test_measured_work_counts_what_a_worker_really_does():
     whole = profile.measured(us.codes.cyclic_repetition(3, s=1))
     np.testing.assert_allclose(whole.tasks.work, 1.0)
     assert simulate(code, ShiftedExponential(rate=1.0), rounds=100, rng=0).time.mean > 0
+
+
+IDEAL = us.torch.Profile(tuple("abcdef"), (10,) * 6, forward=0.0, passed=(0.0,) * 6, whole=(1.0,) * 6)
+CHAIN = us.torch.Profile(tuple("abcdef"), (10,) * 6, forward=6.0, passed=(1.0,) * 6, whole=(2.0,) * 6)
+
+
+@pytest.mark.parametrize("tolerances", [(0,) * 6, (0, 0, 1, 1, 3, 3), (2, 2, 0, 1, 1, 1), (3, 0, 3, 0, 3, 0)])
+@pytest.mark.parametrize("profile", [IDEAL, CHAIN])
+def test_times_of_layers_are_those_of_the_simulator(profile, tolerances):
+    latency = ShiftedExponential(rate=1.0, shift=0.3)
+    speeds = sorted_speeds(latency, 4, 500, np.random.default_rng(5))
+    code = profile.code(tolerances, 4)
+    replayed = us.replay(code, latency.sample(code, 500, np.random.default_rng(5)))
+    np.testing.assert_allclose(round_times(profile, tolerances, speeds), replayed.time.values, rtol=1e-9)
+
+
+def test_plans_count_what_blocks_really_cost():
+    """Where groups are independent, blocks pay as the paper says; where they are layers of a chain, they do not."""
+    latency = ShiftedExponential(rate=6.0, shift=0.05)
+    ideal, chain = IDEAL.plan(latency, 8), CHAIN.plan(latency, 8)
+    waiting = simulate(us.codes.uncoded(8), latency, rounds=20_000, rng=0).time.mean
+    assert ideal.cost == pytest.approx(ideal.params["if_independent"], rel=0.02) and ideal.cost < 0.7 * waiting
+    assert chain.params["tolerances"] == [0] * 6 and chain.cost == pytest.approx(waiting, rel=0.02)
+    promised = CHAIN.plan(latency, 8, method="optimal")
+    assert promised.params["if_independent"] < 0.7 * waiting < waiting < promised.cost
+    assert promised.params["tolerances"] == sorted(promised.params["tolerances"])
+    assert promised.cost == pytest.approx(simulate(promised.code, latency, rounds=20_000, rng=1).time.mean, rel=0.02)
+
+
+def test_a_plan_of_layers_needs_one_speed_a_round():
+    class Tasks:
+        def sample(self, code, rounds, rng):
+            raise NotImplementedError
+
+    with pytest.raises(Invalid, match="one speed a round"):
+        sorted_speeds(Tasks(), 4, 10, np.random.default_rng(0))

@@ -17,6 +17,8 @@ from ..code import Code, Tasks
 from ..codes import blocks, cyclic_repetition, uncoded
 from ..errors import Invalid
 from ..plan.base import Plan
+from ..randomness import Seed, generator
+from .layers import round_times, runs, search, sorted_speeds
 from .layout import layout_of, trainable
 from .problem import Forward, own_copy, split_batch
 from .stages import Staged, backward_order, joints
@@ -45,24 +47,39 @@ class Profile:
         """
         return (self.forward + self.whole[0], *self.whole[1:])
 
-    def code(self, counts: Sequence[int], n: int) -> Code:
-        """The code that tolerates s stragglers on counts[s] groups, with measured work. counts: `params["sizes"]` of a plan."""
-        ends = [0, *np.cumsum(counts).tolist()]
-        if ends[-1] != len(self.sizes) or len(counts) > n or min(counts) < 0:
+    def code(self, tolerances: Sequence[int], n: int) -> Code:
+        """The code that tolerates tolerances[g] stragglers on group g, with measured work."""
+        if len(tolerances) != len(self.sizes) or not all(0 <= s < n for s in tolerances):
             raise Invalid(
-                f"Profile.code needs counts for at most n={n} numbers of stragglers that sum to the {len(self.sizes)} groups, "
-                f"but got {list(counts)}."
+                f"Profile.code needs for each of the {len(self.sizes)} groups a number of stragglers from 0 to {n - 1}, "
+                f"but got {list(tolerances)}."
             )
-        used = [(s, slice(a, b)) for s, (a, b) in enumerate(pairwise(ends)) if b > a]
-        inner = [uncoded(n) if s == 0 else cyclic_repetition(n, s) for s, _ in used]
-        return self.measured(blocks([sum(self.sizes[groups]) for _, groups in used], *inner))
+        parts = runs(tolerances)
+        inner = [uncoded(n) if s == 0 else cyclic_repetition(n, s) for s, _ in parts]
+        return self.measured(blocks([sum(self.sizes[groups]) for _, groups in parts], *inner))
 
-    def plan(self, latency: Any, n: int, **options: Any) -> Plan:
-        """Block sizes in whole groups for workers like `latency`. Its cost is that of independent groups: simulate its code."""
+    def plan(
+        self, latency: Any, n: int, method: str | None = None, *, rounds: int = 4000, rng: Seed = 0, **options: Any
+    ) -> Plan:
+        """How many stragglers each group should tolerate, for workers like `latency`: `params["tolerances"]`.
+
+        Searches for the least mean time of a round with the work that a worker really does: for a group of another partition
+        it also does that one's forward pass and passes the groups before. Often that is too much, and all groups get the same.
+        method: one of `plan.block_sizes`, which takes groups for independent; `params["if_independent"]` is what it promises,
+        and cost what it takes. rounds: of the search; the cost is the mean over 20,000 other ones.
+        """
         from ..plan import block_sizes
 
-        plan = block_sizes(latency, n, len(self.sizes), costs=self.costs, **options)
-        return replace(plan, build=lambda: self.code(plan.params["sizes"], n))
+        first, second = generator(rng).spawn(2)
+        paper = block_sizes(latency, n, len(self.sizes), method or "optimal", costs=self.costs, **options)
+        chosen = tuple(int(s) for s in np.repeat(np.arange(n), paper.params["sizes"]))
+        if method is None:
+            chosen = search(self, sorted_speeds(latency, n, rounds, first), [chosen])
+        times = round_times(self, chosen, sorted_speeds(latency, n, 20_000, second))
+        mean, half = float(times.mean()), 1.96 * float(times.std()) / np.sqrt(len(times))
+        params = {"tolerances": list(chosen), "sizes": np.bincount(chosen, minlength=n).tolist(), "if_independent": paper.cost}
+        name = f"layers({', '.join(map(str, chosen))})"
+        return Plan(name, lambda: self.code(chosen, n), mean, (mean - half, mean + half), params=params)
 
     def measured(self, code: Code) -> Code:
         """The code with the work of each task as measured, in units of a whole partial gradient.
