@@ -22,6 +22,7 @@ from ..events import Joined, Lost
 from ..problems.base import Problem
 from . import frame
 from .base import Incoming, Message, Order, WorkerFailed, prepared
+from .environment import environment, thread_limits
 from .local_worker import FAILED, NOTE, ORDER, READY, Channels, main
 from .payload import number_type, payload_sizes
 from .serve import Share, share_of
@@ -29,7 +30,6 @@ from .shared import Area, Board, Fd
 
 PAGE = 4096
 NOTHING = np.empty(0, np.uint8)
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(eq=False)
@@ -205,7 +205,7 @@ class Local:
         channels = Channels(Fd(theirs), Fd(self._notes), board, params, payloads, slots, *sizes)
         data = pickle.dumps(share, protocol=5)  # by value: multiprocessing's own way would share the memory of torch's tensors
         seat.process = context.Process(target=main, args=(data, channels), daemon=True)
-        with _environment(dict.fromkeys(THREADS, str(self._threads))):
+        with environment(thread_limits(self._threads)):
             seat.process.start()
         os.close(theirs)
         seat.starts += 1
@@ -284,18 +284,3 @@ class Local:
         if seat.orders >= 0:
             os.close(seat.orders)
             seat.orders = -1
-
-
-@contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Environment variables for processes that start meanwhile."""
-    before: dict[str, Any] = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

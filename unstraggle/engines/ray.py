@@ -16,9 +16,10 @@ from ..errors import Invalid, UnstraggleError
 from ..events import Lost
 from ..problems.base import Problem
 from .base import Incoming, Order, prepared
+from .environment import thread_limits
 from .hub import Hub, Seat
 from .payload import number_type
-from .ray_connection import Connection, load, thread_limits
+from .ray_connection import Connection, load
 from .ray_worker import Post, Worker
 from .serve import share_of
 

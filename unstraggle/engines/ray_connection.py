@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
 from ..errors import Invalid, UnstraggleError
-
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+from .environment import environment, thread_limits
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 """Without these Ray tells its makers about its use, and warns about how it will treat GPUs some day."""
@@ -65,23 +62,3 @@ class Connection:
         type(self).users -= 1
         if type(self).users == 0:
             load().shutdown()
-
-
-def thread_limits(threads: int) -> dict[str, str]:
-    """Environment variables that limit the threads of numerical libraries."""
-    return dict.fromkeys(THREADS, str(threads))
-
-
-@contextlib.contextmanager
-def environment(values: dict[str, str]) -> Iterator[None]:
-    """Environment variables for processes that start meanwhile."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
