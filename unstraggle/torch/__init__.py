@@ -6,22 +6,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .accelerate import accelerated
     from .coded import Coded
     from .info import Info
+    from .lightning import CodedStrategy
     from .profile import Profile, profile_blocks
     from .two_track_adam import TwoTrackAdam
 
-__all__ = ["Coded", "Info", "Profile", "TwoTrackAdam", "profile_blocks"]
+__all__ = ["Coded", "CodedStrategy", "Info", "Profile", "TwoTrackAdam", "accelerated", "profile_blocks"]
 
 HOMES = {
     "Coded": ".coded",
+    "CodedStrategy": ".lightning",
     "Info": ".info",
     "Profile": ".profile",
     "TwoTrackAdam": ".two_track_adam",
+    "accelerated": ".accelerate",
     "profile_blocks": ".profile",
 }
 
-HINT = "unstraggle.torch needs PyTorch, which is not installed. Run: pip install 'unstraggle[torch]'"
+LIBRARIES = {"torch": "PyTorch", "lightning": "Lightning", "accelerate": "Accelerate"}
 
 
 def __getattr__(name: str) -> Any:
@@ -31,4 +35,8 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(HOMES[name], __name__), name)
     except ModuleNotFoundError as error:
-        raise ImportError(HINT) if error.name == "torch" else error from error
+        missing = error.name or ""
+        if missing not in LIBRARIES:
+            raise
+        needs = f"unstraggle.torch needs {LIBRARIES[missing]}, which is not installed."
+        raise ImportError(f"{needs} Run: pip install 'unstraggle[{missing}]'") from error

@@ -1,0 +1,175 @@
+"""CodedStrategy: the training step of a LightningModule on coded workers. Needs `pip install 'unstraggle[lightning]'`."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.plugins import Precision
+from lightning.pytorch.strategies import SingleDeviceStrategy
+from lightning.pytorch.utilities.model_helpers import is_overridden
+from torch import Tensor, nn
+
+from ..errors import Invalid
+from .coded import Coded
+from .info import Info
+from .loaders import Counted
+
+GIVEN = ("batch_size", "shuffle", "drop_last", "collate", "forward", "model", "loss_fn", "dataset")
+"""What `Coded` is told by the module and its DataLoader."""
+
+TRANSFER = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
+"""Hooks that a batch passes before the training step."""
+
+
+class CodedStrategy(SingleDeviceStrategy):
+    """`Trainer(strategy=CodedStrategy("cyclic_repetition(8, s=1)"))`: workers run `training_step`, the trainer does the rest.
+
+    Dataset, batch size, shuffling and collation are those of the train DataLoader, which this process does not read. options:
+    those of `Coded`, such as engine, device, autocast, seed. `run` is that `Coded`, `info` what its last step tells.
+    """
+
+    parallel_devices: list[torch.device] | None = None  # the trainer sets these two where a strategy has them
+    num_nodes: int = 1
+
+    def __init__(self, scheme: Any = "auto", **options: Any) -> None:
+        super().__init__()
+        wrong = options.keys() - (inspect.signature(Coded).parameters.keys() - set(GIVEN))
+        if wrong:
+            raise Invalid(
+                "CodedStrategy takes the options of Coded, except those that the module and its train DataLoader give "
+                f"({', '.join(GIVEN)}), but got {', '.join(sorted(wrong))}. Set these there, or correct their spelling."
+            )
+        self.options = {"scheme": scheme, **options}
+        self.run: Coded | None = None
+        self.info: Info | None = None
+        self._loaders: list[Counted] = []
+        self._grads: dict[nn.Parameter, Tensor | None] = {}
+
+    @property
+    def root_device(self) -> torch.device:
+        return self.parallel_devices[0] if self.parallel_devices else torch.device("cpu")
+
+    @property
+    def _module(self) -> LightningModule:
+        assert self.lightning_module is not None
+        return self.lightning_module
+
+    def setup(self, trainer: Trainer) -> None:
+        self._loaders = []
+        super().setup(trainer)
+        if trainer.training:
+            require_plain(trainer, self)
+
+    def process_dataloader(self, dataloader: object) -> object:
+        if not self._module.trainer.training:
+            return dataloader
+        self._loaders.append(Counted(dataloader))
+        return self._loaders[-1]
+
+    def batch_to_device(self, batch: Any, device: torch.device | None = None, dataloader_idx: int = 0) -> Any:
+        return batch if self._module.trainer.training else super().batch_to_device(batch, device, dataloader_idx)
+
+    def on_train_start(self) -> None:
+        """Start the workers, at the step of the checkpoint or of the trainer."""
+        if len(self._loaders) != 1:
+            raise Invalid(f"CodedStrategy needs one train DataLoader, but got {len(self._loaders)}. Join their datasets.")
+        data = self._loaders[0]
+        self.run = data.run = Coded(self._module, same_loss, data.dataset, forward=worker_step, **data.options, **self.options)
+        self.run.load_state_dict({**self.run.state_dict(), "step": self._module.trainer.global_step, **data.saved})
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor | None:
+        """The coded gradient, kept until `backward` since the loop zeroes gradients in between; None where it was skipped."""
+        assert self.run is not None
+        require_plain(self._module.trainer, self)  # callbacks may change what it asks for
+        self._module.zero_grad()
+        self.info = info = self.run.backward()
+        self._grads = {p: p.grad for p in self._module.parameters()}
+        self._module.zero_grad()
+        told = {"exact": info.exact, "waited": info.waited, "late": len(info.late), "dead": len(info.dead), "loss": info.loss}
+        logged = {f"coded/{name}": float(value) for name, value in told.items() if value is not None}
+        self._module.log_dict(logged, batch_size=info.samples)
+        loss = torch.tensor(math.nan if info.loss is None else info.loss, device=self.root_device)
+        return None if info.skipped else loss
+
+    def backward(self, closure_loss: Tensor, optimizer: Any, *args: Any, **kwargs: Any) -> Tensor:
+        closure_loss = self.precision_plugin.pre_backward(closure_loss, self._module)
+        for p, grad in self._grads.items():
+            p.grad = grad
+        return self.precision_plugin.post_backward(closure_loss, self._module)
+
+    def teardown(self) -> None:
+        """End the workers; the trainer calls this also after an error or Ctrl+C."""
+        if self.run is not None:
+            self.run.close()
+        super().teardown()
+
+
+# What is refused
+
+
+def require_plain(trainer: Any, strategy: CodedStrategy) -> None:
+    """Refuse what would count gradients twice, or differently than it says."""
+    devices, every, module = len(strategy.parallel_devices or [0]), trainer.accumulate_grad_batches, trainer.lightning_module
+    moved = [hook for hook in TRANSFER if is_overridden(hook, trainer.datamodule)]
+    for bad, words in (
+        (devices > 1, f"devices=1, but got {devices}: this process is the master. Workers are those of scheme= or workers="),
+        (strategy.num_nodes > 1, f'num_nodes=1, but got {strategy.num_nodes}. Use engine="ray" or "mpi" for several machines'),
+        (every != 1, f"accumulate_grad_batches=1, but got {every}. Use a batch_size {every} times as large in the DataLoader"),
+        (
+            type(strategy.precision_plugin) is not Precision,
+            f'precision="32-true", but got {trainer.precision!r}. Use CodedStrategy(autocast=torch.bfloat16) for the workers',
+        ),
+        (trainer.overfit_batches, "overfit_batches=0. Give a smaller dataset to the DataLoader"),
+        (trainer.reload_dataloaders_every_n_epochs, "reload_dataloaders_every_n_epochs=0: workers get the data once"),
+        (not module.automatic_optimization, "automatic_optimization=True. Use Coded in the training loop that you wrote"),
+        (
+            any(isinstance(o, torch.optim.LBFGS) for o in strategy.optimizers),
+            "one gradient a step, but got LBFGS. Use Adam or SGD",
+        ),
+        (moved, f"{' and '.join(moved)} in the LightningModule, not in the DataModule, which workers do not have"),
+    ):
+        if bad:
+            raise Invalid(f"CodedStrategy needs {words}.")
+
+
+# On a worker
+
+
+class NoTrainer:
+    """Stands for the trainer on a worker. Lightning would silently give epoch 0 and step 0 there."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise Invalid(
+            f"training_step asks for trainer.{name}, but workers have no trainer. What changes from step to step must be a "
+            "trainable parameter or come with the samples; other things belong into hooks that the master runs."
+        )
+
+
+def worker_step(module: Any, batch: Any) -> tuple[Any, None]:
+    """The loss of a batch by the user's own training step; what it logs is dropped, for it knows one partition only."""
+    if module._trainer is None:
+        for each in module.modules():
+            if isinstance(each, LightningModule):
+                vars(each).update(_trainer=NoTrainer(), log=drop, log_dict=drop)
+    device = next(module.parameters()).device
+    batch = module.transfer_batch_to_device(module.on_before_batch_transfer(batch, 0), device, 0)
+    batch = module.on_after_batch_transfer(batch, 0)
+    arguments = (batch, None)[: len(inspect.signature(module.training_step).parameters)]
+    found = module.training_step(*arguments)
+    return found["loss"] if isinstance(found, Mapping) else found, None
+
+
+def same_loss(loss: Any, _: None) -> Any:
+    """The training step has computed it."""
+    return loss
+
+
+def drop(*args: Any, **kwargs: Any) -> None:
+    """In place of `LightningModule.log`."""
