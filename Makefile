@@ -24,7 +24,7 @@ bench: $(READY)  ## measure again and rewrite benchmarks/results
 	$(PY) -m benchmarks
 
 clean:
-	rm -rf .venv out docs/_build
+	rm -rf .venv out docs/_build docs/generated
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv .venv

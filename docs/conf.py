@@ -1,9 +1,13 @@
-"""Sphinx: markdown pages, and interfaces from the docstrings, which are plain text with examples."""
+"""Sphinx: markdown pages, some of them written at build time, and interfaces from the docstrings, which are plain text."""
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import unstraggle
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the folder `generate`
 
 project = "unstraggle"
 author = "the unstraggle authors"
@@ -11,8 +15,13 @@ version = release = unstraggle.__version__
 language = "en_GB"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
-exclude_patterns = ["_build"]
+myst_enable_extensions = ["attrs_inline"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build", "generated/*.md"]
 html_theme = "alabaster"
+html_static_path = ["_static"]
+html_theme_options = {"page_width": "1280px", "body_max_width": "1040px"}
+html_show_copyright = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 
@@ -27,5 +36,13 @@ def _escaped(text: str) -> str:
     return re.sub(r"`([^`]+)`|([\\*|_])", lambda found: f"``{found[1]}``" if found[1] else f"\\{found[2]}", text)
 
 
+def generated_pages(app: Any) -> None:
+    """Write what the catalogue, the gallery and the benchmarks include, before any page is read."""
+    from generate import write
+
+    write(Path(app.srcdir))
+
+
 def setup(app: Any) -> None:
+    app.connect("builder-inited", generated_pages)
     app.connect("autodoc-process-docstring", plain_text)
