@@ -134,6 +134,16 @@ def test_policies_go_on_without_the_dead(policy, gradient):
         assert (estimate.exact, estimate.skipped, estimate.lost) == (False, policy == "skip", (1,))
 
 
+@pytest.mark.timeout(60)
+def test_approximating_waits_for_those_who_are_still_at_work():
+    engine = Local(Constant(4), restarts=0)
+    with Master(codes.fractional_repetition(4, s=1), engine, on_shortfall="approximate") as master:
+        for worker in (0, 1, 2):
+            os.kill(engine.pid(worker), signal.SIGKILL)
+        estimate = run(master, delays=np.array([0.0, 0.0, 0.0, 0.5]))  # the round has failed long before that
+        assert estimate.got.tolist() == [False, False, False, True] and not estimate.exact
+
+
 def test_patience_is_learned_from_earlier_rounds():
     with Master(codes.uncoded(2), Local(Constant(2)), on_shortfall="approximate", patience=4.0) as master:
         for _ in range(6):

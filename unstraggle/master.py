@@ -219,6 +219,7 @@ class Current:
             raise NotRecovered(self._why())
         if self._master._policy == "approximate" and self.round.pending.any():
             self.round.settle_for(Exhausted())
+            self._ask_again(self._missing())  # when the round failed, those who were still at work were told to stop
             return self.round.open
         return False
 
@@ -226,9 +227,9 @@ class Current:
         """Patience is over: whether to end the round now. Who waits asks again, for a message may have vanished."""
         if self._master._policy == "wait":
             self._limit = 2 * self._engine.clock()
-            missing = set(self._master.code.messages.worker[self.round.pending].tolist()) - self._lost
-            log.warning("Round %d still waits after %.3g s for workers %s.", self.order.round, self._limit / 2, sorted(missing))
-            self._ask_again(tuple(sorted(missing)))
+            missing = self._missing()
+            log.warning("Round %d still waits after %.3g s for workers %s.", self.order.round, self._limit / 2, list(missing))
+            self._ask_again(missing)
             return False
         self._short = True
         if self._master._policy == "raise":
@@ -249,6 +250,10 @@ class Current:
             for one in self._engine.next(None):
                 self._event(one)
             self._attempts = 0
+
+    def _missing(self) -> tuple[int, ...]:
+        """Workers that are alive and of which messages may still come."""
+        return tuple(sorted(set(self._master.code.messages.worker[self.round.pending].tolist()) - self._lost))
 
     def _ask_again(self, workers: tuple[int, ...]) -> None:
         self._engine.start(replace(self.order, workers=workers))
