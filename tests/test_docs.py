@@ -3,59 +3,32 @@
 import doctest
 import importlib
 import importlib.util
+import os
 import pkgutil
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import unstraggle
 
-ROOT = Path(__file__).parent.parent
-PAGES = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "papers/mmc_clustering/README.md",
-    "docs/index.md",
-    "docs/idea.md",
-    "docs/diagnose.md",
-    "docs/report.md",
-    "docs/traces.md",
-    "docs/training.md",
-    "docs/mpi.md",
-    "docs/notation.md",
-    "docs/api.md",
-    "docs/planning.md",
-    "docs/quantizers.md",
-    "docs/runtime.md",
-    "docs/security.md",
-    "papers/block_coordinate/README.md",
-    "papers/quantized_osgc/README.md",
-    "docs/two_track.md",
-)
-PAGES_WITH_CODE = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "docs/idea.md",
-    "docs/diagnose.md",
-    "docs/report.md",
-    "docs/traces.md",
-    "docs/training.md",
-    "docs/planning.md",
-    "docs/quantizers.md",
-    "docs/runtime.md",
-    "docs/two_track.md",
-)
+from .pages import ROOT, fences, pages, prose
 
-FENCE = re.compile(r"^```(\w*).*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]+)[^)]*\)")
 EXPECTED = "# > "
+MOST_NOT_RUN = 4
+"""Blocks that may say that they do not run here."""
+
+
+def python_blocks(page):
+    return [fence for fence in fences(page) if fence.language == "python"]
 
 
 def links(page):
-    targets = LINK.findall(FENCE.sub("", (ROOT / page).read_text()))
-    return [target for target in targets if "://" not in target]
+    return [target for target in LINK.findall(prose(page)) if "://" not in target]
 
 
 def modules_with_examples():
@@ -63,22 +36,106 @@ def modules_with_examples():
     return [name for name in names if ">>>" in Path(importlib.util.find_spec(name).origin).read_text()]
 
 
-@pytest.mark.parametrize("page", PAGES_WITH_CODE)
-def test_code_runs_and_prints_what_it_says(page, capsys):
-    text = (ROOT / page).read_text()
-    blocks = [match for match in FENCE.finditer(text) if match[1] == "python"]
-    assert blocks
+def said(text):
+    """What a block says that it prints."""
+    return [line.removeprefix(EXPECTED).rstrip() for line in text.splitlines() if line.startswith(EXPECTED.rstrip())]
+
+
+def started(command):
+    """The command line that starts a script here."""
+    words = shlex.split(command)
+    if words[0] != "mpiexec":
+        return [sys.executable, *words[1:]]
+    from unstraggle.engines.mpi import command as by_mpiexec
+
+    return by_mpiexec(int(words[words.index("-n") + 1]) - 1, *words[words.index("unstraggle.engines.mpi") + 1 :])
+
+
+def run_script(block, folder):
+    """Write a script and run it as a reader would; gives what it printed."""
+    name, command = block.script
+    (folder / name).write_text(block.text)
+    if command.startswith("mpiexec"):
+        pytest.importorskip("mpi4py")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(started(command), cwd=folder, env=env, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def execute(block, page, namespace):
+    """Run a block in the namespace of its page; a traceback shows the line of the page."""
+    code = compile("\n" * block.line + block.text, page, "exec", dont_inherit=True)
+    if block.reason is None:
+        exec(code, namespace)
+
+
+def one_thread(page):
+    """Threads of PyTorch that wait for one another are slow where other tests use the cores as well."""
+    if any("import torch" in block.text for block in python_blocks(page)):
+        import torch
+
+        torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if python_blocks(page)])
+def test_code_runs_and_prints_what_it_says(page, capsys, tmp_path, monkeypatch):
+    one_thread(page)
+    monkeypatch.chdir(tmp_path)  # blocks may write files; what they read of the repository is there, too
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for folder in ("benchmarks", "examples"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     namespace = {"__name__": page}
-    for block in blocks:
-        above = "\n" * text.count("\n", 0, block.start(2))  # so that a traceback shows the line of the page
-        exec(compile(above + block[2], page, "exec", dont_inherit=True), namespace)
-        said = [line.removeprefix(EXPECTED) for line in block[2].splitlines() if line.startswith(EXPECTED)]
-        assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == said
+    for block in python_blocks(page):
+        if block.script:
+            printed = run_script(block, tmp_path)
+        else:
+            execute(block, page, namespace)
+            printed = capsys.readouterr().out
+        assert [line.rstrip() for line in printed.splitlines()] == ([] if block.reason else said(block.text)), block.line
 
 
-@pytest.mark.parametrize(("page", "target"), [(page, target) for page in PAGES for target in links(page)])
+def test_pages_are_found():
+    found = pages()
+    assert {"README.md", "CONTRIBUTING.md", "docs/index.md", "docs/idea.md", "docs/howto/mpi.md"} <= set(found)
+    assert len([page for page in found if python_blocks(page)]) >= 20
+
+
+def test_few_blocks_do_not_run_and_these_say_why():
+    reasons = [block.reason for page in pages() for block in python_blocks(page) if block.reason is not None]
+    assert len(reasons) <= MOST_NOT_RUN
+    assert all(len(reason) > 10 for reason in reasons)
+
+
+@pytest.mark.parametrize("name", ["own_scheme", "own_engine"])
+def test_how_to_pages_show_the_examples_as_they_are(name):
+    text = (ROOT / "docs" / "howto" / f"{name}.md").read_text()
+    assert f"```{{literalinclude}} ../../examples/{name}.py\n" in text
+
+
+def test_pictures_can_be_drawn_again(tmp_path):
+    script = ROOT / "docs" / "images" / "draw_concepts.py"
+    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    drawn = {path.name for path in tmp_path.iterdir()}
+    shown = set(re.findall(r"\(images/(concepts-\w+\.png)\)", (ROOT / "docs" / "concepts.md").read_text()))
+    assert drawn == shown == {path.name for path in script.parent.glob("concepts-*.png")}
+
+
+@pytest.mark.parametrize(("page", "target"), [(page, target) for page in pages() for target in links(page)])
 def test_link_leads_somewhere(page, target):
     assert ((ROOT / page).parent / target).exists()
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page.startswith("docs/")])
+def test_every_page_is_in_a_table_of_contents(page):
+    listed = {"docs/index.md"}
+    for parent in ("docs/index.md", *[page for page in pages() if page.startswith("docs/")]):
+        for fence in fences(parent):
+            if fence.language == "{toctree}":
+                names = [line.strip() for line in fence.text.splitlines() if line.strip() and not line.startswith(":")]
+                listed |= {str(Path(parent).parent / f"{name}.md") for name in names}
+    assert page in listed
 
 
 @pytest.mark.parametrize("name", modules_with_examples())

@@ -1,0 +1,140 @@
+"""An engine that the library does not have: workers are threads of this process.
+
+python examples/own_engine.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import queue
+import threading
+import time
+import traceback
+from typing import Any
+
+import numpy as np
+
+import unstraggle as us
+from unstraggle.blocks import block_slices
+from unstraggle.code import Code
+from unstraggle.engines import Message, Order, WorkerFailed
+from unstraggle.engines.base import prepared
+from unstraggle.engines.payload import number_type
+from unstraggle.engines.serve import Abandoned, Job, Share, run, share_of
+from unstraggle.testing import check_engine
+from unstraggle.worker import Outgoing
+
+
+class Threads:
+    """One thread a worker. For problems that let go of Python's interpreter lock, as large NumPy operations do.
+
+    Not for networks in PyTorch, whose random numbers belong to the process: use `Local`. Threads do not die and cannot be
+    killed, so nobody is ever lost here.
+    """
+
+    def __init__(self, problem: Any) -> None:
+        self.problem = problem
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._orders: list[queue.SimpleQueue[Job | None]] = []
+        self._round, self._origin = -1, time.monotonic()
+
+    def open(self, code: Code) -> None:
+        """Start the threads, each with its program and a share of the problem."""
+        self.problem = prepared(self.problem, code)
+        slices = tuple(block_slices(self.problem.dim, code.blocks))
+        numbers = number_type(code, np.dtype(self.problem.dtype))
+        programs = [code.program(worker) for worker in range(code.n)]
+        self._mine = [[message.index for message in program.messages] for program in programs]
+        self._over = [-1] * code.n  # the last round that each worker need not go on with
+        self._orders = [queue.SimpleQueue() for _ in programs]
+        for program in programs:
+            share = Share(program, copy.deepcopy(share_of(self.problem, program)), slices, numbers)
+            threading.Thread(target=self._serve, args=(share,), daemon=True).start()
+
+    def start(self, order: Order) -> None:
+        """Give the order to all workers, or to some of them again. They get a copy of the parameters, which may change."""
+        if order.round != self._round:
+            self._round, self._origin = order.round, time.monotonic()
+        params = order.params.copy()
+        for worker in range(len(self._orders)) if order.workers is None else order.workers:
+            self._over[worker] = order.round - 1
+            delays = None if order.delays is None else order.delays[self._mine[worker]]
+            self._orders[worker].put(Job(order.round, order.step, params, self._origin, delays))
+
+    def next(self, until: float | None) -> list[Any]:
+        """The next message. Every wait ends: with a message, with a failure, or at `until`."""
+        try:
+            came = self._inbox.get(timeout=None if until is None else max(0.0, until - self.clock()))
+        except queue.Empty:
+            return []
+        if isinstance(came, Exception):
+            raise came
+        return [came]
+
+    def clock(self) -> float:
+        return time.monotonic() - self._origin
+
+    def cancel(self, round: int, workers: tuple[int, ...]) -> None:
+        for worker in workers:
+            self._over[worker] = max(round, self._over[worker])
+
+    def expected(self) -> frozenset[int]:
+        return frozenset()
+
+    def close(self) -> None:
+        """Threads end when they have finished their present task."""
+        self.cancel(self._round, tuple(range(len(self._orders))))
+        for orders in self._orders:
+            orders.put(None)
+        self._orders = []
+
+    # A worker
+
+    def _serve(self, share: Share) -> None:
+        orders = self._orders[share.worker]
+        while (job := orders.get()) is not None:
+            try:
+                self._work(share, job)
+            except Exception:
+                self._inbox.put(WorkerFailed(share.worker, traceback.format_exc()))
+
+    def _work(self, share: Share, job: Job) -> None:
+        def stopped() -> bool:
+            return self._over[share.worker] >= job.round
+
+        def wait(until: float) -> None:
+            while job.now() < until:
+                if stopped():
+                    raise Abandoned
+                time.sleep(min(1e-3, max(0.0, until - job.now())))
+
+        def send(message: Outgoing, payload: Any, checksum: int, times: Any) -> None:
+            began, ended = np.array(times).reshape(-1, 2).T
+            came = Message(share.worker, message.index, job.round, job.now(), payload, checksum, began, ended)
+            self._inbox.put(came)
+
+        run(share, job, send, stopped, wait)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--steps", type=int, default=50)
+    args = options.parse_args()
+
+    report = check_engine(Threads)
+    print(f"check_engine: {report.codes} codes, {report.rounds} rounds, worst error {report.worst_error:.1g}")
+    code = us.codes.cyclic_repetition(6, s=2)
+    problem = us.problems.Logistic.random(code, dim=20, samples=600)
+    latency = us.latency.ShiftedExponential(rate=200, shift=0.001)
+    params = np.zeros(20)
+    with us.Master(code, us.engines.Chaos(Threads(problem), latency=latency, rng=0)) as master:
+        for step in range(args.steps):
+            estimate = master.gradient(params)
+            params -= 0.01 * estimate.gradient
+            if step in (0, args.steps - 1):
+                print(f"step {step}: loss {problem.loss(params):.4f}, exact {estimate.exact}, {estimate.messages} messages")
+
+
+if __name__ == "__main__":
+    main()
