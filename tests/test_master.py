@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from unstraggle import Count, Deadline, Invalid, Master, NotRecovered, codes, plan, replay, simulate
-from unstraggle.engines import Chaos, Virtual
+from unstraggle.blocks import block_slices
+from unstraggle.engines import Chaos, Message, Virtual
 from unstraggle.gather import Gather, known_weights
 from unstraggle.latency import Bernoulli, Exponential, Heterogeneous, ShiftedExponential
 from unstraggle.problems import LeastSquares, Logistic
@@ -202,9 +203,42 @@ def test_logistic_gradients_are_those_of_the_loss():
         Logistic.split(np.ones((2, 2)), [0, 2], parts=2)
 
 
-def test_gather_refuses_messages_of_others_and_of_other_sizes():
-    from unstraggle.engines import Message
+@pytest.mark.parametrize("dim", [50, 20_000])
+@pytest.mark.parametrize(
+    "code",
+    [
+        codes.uncoded(11),
+        codes.fractional_repetition(12, s=2),
+        codes.uncoded_mmc(6, load=2),
+        codes.cyclic_repetition(6, s=2),
+        codes.ignore_stragglers(7, p=0.3),
+        codes.blocks([1, 1], codes.uncoded(9), codes.fractional_repetition(9, s=2)),
+    ],
+    ids=lambda code: code.name,
+)
+def test_sums_do_not_depend_on_the_order_of_arrival(code, dim):
+    """To the bit, in float32. Of copies any may come first; without two of its messages a sum is another one."""
+    rng = np.random.default_rng(0)
+    partials = rng.standard_normal((code.k, dim)).astype("f4")
+    slices = block_slices(dim, code.blocks)
+    payloads = [
+        (code.messages.coef[[m]] @ partials[:, slices[block]]).astype("f4")[0] for m, block in enumerate(code.messages.block)
+    ]
+    gather, found = Gather(code, dim, np.dtype("f4")), []
+    some = np.arange(len(payloads)) if code.decoder.rule else np.arange(2, len(payloads))
+    for _ in range(20):
+        gather.clear()
+        for m in rng.permutation(some):
+            gather.add([Message(int(code.messages.worker[m]), int(m), 0, 0.0, payloads[m].view(np.uint8))])
+        got = np.isin(np.arange(len(payloads)), some)
+        found.append(gather.finish(code.decoder.closest(got)).tobytes())
+    assert len(set(found)) == 1
+    decoded = np.frombuffer(found[0], "f4")
+    if code.decoder.rule:
+        np.testing.assert_allclose(decoded, partials.sum(axis=0), rtol=1e-4, atol=1e-4)
 
+
+def test_gather_refuses_messages_of_others_and_of_other_sizes():
     gather = Gather(codes.uncoded(2), 4, np.dtype("f8"))
     with pytest.raises(Invalid, match="no message 1 of worker 0"):
         gather.check(Message(0, 1, 0, 0.0, np.zeros(32, np.uint8)))

@@ -417,29 +417,33 @@ def test_a_worker_killed_in_the_middle_changes_nothing():
     assert difference(*models) < 1e-5
 
 
-def train(run, optimizer, steps):
+def train(run, optimizer, steps, rng=None):
+    """rng: messages leave in random order."""
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
-        losses.append(run.backward().loss)
+        losses.append(run.backward(delays=None if rng is None else 0.02 * rng.random(len(run.code.messages))).loss)
         optimizer.step()
     return losses
 
 
-def test_resuming_equals_not_stopping_to_the_bit():
+@pytest.mark.parametrize("scheme", ["uncoded(6)", "fractional_repetition(6, s=1)", "uncoded_mmc(5, load=2)"])
+def test_resuming_equals_not_stopping_to_the_bit(scheme):
+    """Whoever comes first, and whichever copy is used."""
     models = [mlp(dropout=0.3) for _ in range(2)]
     optimizers = [torch.optim.AdamW(model.parameters(), lr=0.01) for model in models]
-    with coded(models[0], engine="local") as run:
-        whole = train(run, optimizers[0], 9)
-    with coded(models[1], engine="local") as run:
-        losses = train(run, optimizers[1], 4)
+    options, rng = {"engine": "local", "scheme": scheme}, np.random.default_rng(0)
+    with coded(models[0], **options) as run:
+        whole = train(run, optimizers[0], 9, rng)
+    with coded(models[1], **options) as run:
+        losses = train(run, optimizers[1], 4, rng)
         state = [copy.deepcopy(one.state_dict()) for one in (run, models[1], optimizers[1])]
     model = mlp(dropout=0.3, seed=9)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    with coded(model, engine="local") as run:
+    with coded(model, **options) as run:
         for one, saved in zip((run, model, optimizer), state, strict=True):
             one.load_state_dict(saved)
-        losses += train(run, optimizer, 5)
+        losses += train(run, optimizer, 5, rng)
     assert losses == whole
     assert torch.equal(flat(model), flat(models[0]))
 

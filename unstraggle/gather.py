@@ -1,4 +1,7 @@
-"""Gather: payloads to the gradient. Adds them up as they arrive where their weights are known, else in one pass at the end."""
+"""Gather: payloads to the gradient. Adds them up as they arrive where their weights are known, else in one pass at the end.
+
+Always in the same order: which bits come out depends on what arrived, and not on when.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class Gather:
     """The payloads of one round at a time.
 
     Memory besides the payloads, which stay where the engine has them: (tracks, dim) for the result. Where weights are known in
-    advance, at most four payloads wait to be added; else all of a round do.
+    advance, messages have places, copies the same one; four neighbours are added once they and all before them are there.
     """
 
     def __init__(self, code: Code, dim: int, dtype: np.dtype[Any]) -> None:
@@ -37,12 +40,14 @@ class Gather:
         self._blocks = code.messages.block.tolist()
         self._plain = (code.messages.bits == 32).tolist()
         self._known = known_weights(code)
+        self._places = 0 if self._known is None else int(self._known[1].max()) + 1
         self.clear()
 
     def clear(self) -> None:
         """Forget the payloads: a new round starts."""
         self._vectors: dict[int, NDArray[Any]] = {}
-        self._seen: set[int] = set()
+        self._at: dict[int, int] = {}
+        self._next = 0
         self._begun: set[tuple[int, int]] = set()
         self._total: Any = None
 
@@ -63,23 +68,21 @@ class Gather:
             read(message.payload)
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Take checked messages; those that came together are added in one pass."""
-        self._vectors |= {message.index: self._vector(message) for message in messages if self._is_new(message.index)}
-        if self._known is not None and len(self._vectors) >= AT_ONCE:
-            self._flush(self._known[0])
-
-    def _is_new(self, m: int) -> bool:
-        """Whether a message is needed: where weights are known, of equal ones only the first."""
-        if self._known is None:
-            return True
-        name = int(self._known[1][m])
-        new = name not in self._seen
-        self._seen.add(name)
-        return new
+        """Take checked messages. Where weights are known, of equal ones only the first, and add those whose turn it is."""
+        for message in messages:
+            place = message.index if self._known is None else int(self._known[1][message.index])
+            if place not in self._at:
+                self._at[place] = message.index
+                self._vectors[message.index] = self._vector(message)
+        while self._next < self._places and all(place in self._at for place in self._turn()):
+            self._advance()
 
     def finish(self, weights: NDArray[Any]) -> NDArray[Any]:
         """(tracks, dim) the decoded gradient. weights: (tracks, M)."""
-        self._flush(weights if self._known is None else self._known[0])
+        if self._known is None:
+            self._flush(weights, sorted(self._vectors))
+        while self._next < self._places:
+            self._advance()
         total: NDArray[Any] = self._total
         self._total = None
         for track, block in product(range(len(total)), range(len(self._slices))):
@@ -87,18 +90,28 @@ class Gather:
                 total[track, self._slices[block]] = 0
         return total
 
-    def _flush(self, weights: NDArray[Any]) -> None:
-        """Add the vectors at hand to the sum (tracks, dim), block by block, in one pass over each."""
+    def _turn(self) -> range:
+        """The places that are added next."""
+        return range(self._next, min(self._next + AT_ONCE, self._places))
+
+    def _advance(self) -> None:
+        assert self._known is not None
+        self._flush(self._known[0], [self._at[place] for place in self._turn() if place in self._at])
+        self._next += AT_ONCE
+
+    def _flush(self, weights: NDArray[Any], messages: list[int]) -> None:
+        """Add messages to the sum (tracks, dim), block by block, in one pass over each."""
         if self._total is None:
             self._total = np.empty((len(weights), self._dim), self._dtype)
         for track, row in enumerate(weights):
             for block, where in enumerate(self._slices):
-                used = [m for m in self._vectors if self._blocks[m] == block and row[m] != 0]
+                used = [m for m in messages if self._blocks[m] == block and row[m] != 0]
                 if used:
                     fresh = (track, block) not in self._begun
                     self._begun.add((track, block))
                     weighted_sum(self._total[track, where], row[used].tolist(), [self._vectors[m] for m in used], fresh)
-        self._vectors = {}
+        for m in messages:
+            del self._vectors[m]
 
     def _vector(self, message: Message) -> NDArray[Any]:
         if self._plain[message.index]:
