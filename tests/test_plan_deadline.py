@@ -55,6 +55,19 @@ def test_slow_workers_get_less():
     assert plan.cost <= 1.02 * without.cost, "slow workers never harm"
 
 
+def test_workers_that_differ_all_get_work_if_partitions_are_fine_enough():
+    """Two fast workers and four slow ones: whole partitions are too much for the slow, smaller ones are not."""
+    latency = Heterogeneous([ShiftedExponential(rate=10, shift=0.1)] * 2 + [ShiftedExponential(rate=3, shift=0.3)] * 4)
+    coarse, fine = deadline(latency, 6), deadline(latency, 6, k=24)
+    work = _work(fine.code)
+    assert (work > 0).all() and work[:2].mean() > 1.5 * work[2:].mean()
+    assert fine.cost < 0.65 * coarse.cost
+
+
+def test_finer_partitions_do_not_make_it_later():
+    assert deadline(UNEQUAL, 10, k=40).cost <= 1.01 * deadline(UNEQUAL, 10).cost
+
+
 def test_bits_and_links_are_planned_with_it():
     plan = deadline(UNIT, 10, dim=10_000, budget=60)
     assert sum(plan.params["bits"]) == 60 and set(plan.code.messages.bits) <= set(plan.params["bits"])

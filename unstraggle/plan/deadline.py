@@ -34,6 +34,9 @@ NEVER = 1 - 1e-6
 STARTS, STEPS = (1.0, 1.5, 2.0, 3.0), 5
 """Work to begin with, and rounds of fitting straggle probabilities to the work that a code gives, and a code to these."""
 
+SETTLING, DAMPING = 80, 0.15
+"""Small steps of the same, without codes, towards the work at which it settles where workers differ."""
+
 
 @dataclass(frozen=True, eq=False)
 class Trial:
@@ -103,7 +106,7 @@ def deadline(
 def _range(latency: Any, n: int, k: int) -> Floats:
     """From deadlines that hardly anyone meets to ones that nearly everyone who answers does, also with some more work."""
     times = np.geomspace(1e-9, 1e9, 2000)
-    late = np.array([np.mean(_survival(latency, np.full(n, max(1.0, k / n)), t)) for t in times])
+    late = np.array([np.mean(_survival(latency, np.full(n, max(1.0, n / k)), t)) for t in times])
     if late[-1] >= 1:
         return np.empty(0)
     low, high = times[late < max(0.995, late[-1] + 1e-12)][0], times[late <= late[-1] + 0.002][0]
@@ -124,13 +127,26 @@ def _trial(
 
 
 def _starts(late: Callable[..., Floats], n: int) -> Iterator[Floats]:
-    """Equal work for all; where workers differ also for all but the latest ones, who are then left out."""
+    """Equal work for all; where workers differ also for all but the latest ones, who are then left out, and what settles."""
     p = late(np.full(n, min(STARTS)), sent=None)
+    if np.ptp(p) >= 1e-9:
+        yield _settled(late, n)
     left_out = [0] if np.ptp(p) < 1e-9 else np.unique(np.linspace(0, n // 2, 6).astype(int)).tolist()
     for count in left_out:
         used = np.ones(n)
         used[np.argsort(-p, kind="stable")[:count]] = 0.0
         yield from (start * used for start in STARTS)
+
+
+def _settled(late: Callable[..., Floats], n: int) -> Floats:
+    """(n,) work in proportion to the weight (1 - p) / p that a worker is worth, p being that of this very work."""
+    work = np.ones(n)
+    for _ in range(SETTLING):
+        p = np.clip(late(work, sent=None), 1e-9, NEVER)
+        worth = (1 - p) / p
+        work = work ** (1 - DAMPING) * (n * worth / worth.sum()) ** DAMPING
+        work *= n / work.sum()
+    return work
 
 
 def _circle(
