@@ -303,3 +303,13 @@ def test_workers_end_when_the_master_does(number, seconds, tmp_path):
             time.sleep(0.05)
         assert not any(map(psutil.pid_exists, pids))
         master.wait(5)
+
+
+def test_a_script_without_guard_is_told_so(tmp_path):
+    """By Python's own words in the workers and by ours at the master, and by nothing that only follows from it."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace('if __name__ == "__main__":', "if True:"))
+    env = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, str(script), "0"], capture_output=True, text=True, env=env, timeout=60)
+    assert done.returncode == 1 and "needs the guard `if __name__" in done.stderr.splitlines()[-1]
+    assert "AssertionError" not in done.stderr

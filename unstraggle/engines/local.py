@@ -204,10 +204,13 @@ class Local:
         sizes = self._code.n, len(self._code.messages), self.problem.dim, self._dtype.str
         channels = Channels(Fd(theirs), Fd(self._notes), board, params, payloads, slots, *sizes)
         data = pickle.dumps(share, protocol=5)  # by value: multiprocessing's own way would share the memory of torch's tensors
-        seat.process = context.Process(target=main, args=(data, channels), daemon=True)
-        with environment(thread_limits(self._threads)):
-            seat.process.start()
-        os.close(theirs)
+        process = context.Process(target=main, args=(data, channels), daemon=True)
+        try:
+            with environment(thread_limits(self._threads)):
+                process.start()
+        finally:
+            os.close(theirs)
+        seat.process = process
         seat.starts += 1
         self._board.beats[worker] = np.inf
         self._watch.register(seat.process.sentinel, select.EPOLLIN)
