@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unstraggle.bench.timing import Timed, best_times
 from unstraggle.quantizers import QSGD, Identity, Sign, read, warmup
 from unstraggle.quantizers.cpu import Source, grid, pack
 
@@ -20,20 +21,6 @@ BITS = (2, 3, 4, 5, 6, 7, 8, 12, 16)
 MESSAGES = 4
 RIVAL_REPEATS = {10**6: 20, 10**7: 3, 10**8: 2}
 """Rivals need up to 100 times as long: fewer repeats."""
-
-Timed = dict[str, Callable[[], Any]]
-
-
-def best_times(runs: Timed, repeats: int) -> dict[str, float]:
-    """Shortest time of each, taken in turns; processor time where that is below wall-clock time, since cores may be shared."""
-    best = dict.fromkeys(runs, np.inf)
-    for turn in range(repeats + 1):
-        for name, run in runs.items():
-            wall, processor = time.perf_counter(), time.thread_time()
-            run()
-            taken = min(time.perf_counter() - wall, time.thread_time() - processor)
-            best[name] = min(best[name], taken if turn else np.inf)
-    return best
 
 
 def ratios(runs: Timed, repeats: int) -> dict[str, float]:

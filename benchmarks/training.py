@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unstraggle import codes
-from unstraggle.cli.train import _plain
+from unstraggle.cli.output import plain as _plain
 from unstraggle.latency.base import Latency
 from unstraggle.papers.statistics import mean_and_half
 from unstraggle.torch import Coded

@@ -10,8 +10,9 @@ import pytest
 GC = "cyclic_repetition(12, s=3)"
 
 
-def run(*args, check=True):
-    done = subprocess.run([sys.executable, "-m", "unstraggle.cli", *args], capture_output=True, text=True, timeout=120)
+def run(*args, check=True, timeout=120):
+    command = [sys.executable, "-m", "unstraggle.cli", *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     if check:
         assert done.returncode == 0, done.stderr
     return done
@@ -25,21 +26,9 @@ def test_simulate_as_table_and_as_json():
     assert data["results"][0]["messages"]["mean"] == 9 and data["results"][0]["rounds"] == 2000
 
 
-def test_simulate_writes_its_results(tmp_path):
-    run("simulate", GC, "--rounds", "500", "--by", "span", "--latency", "Exponential(rate=1)", "-o", str(tmp_path / "new"))
-    assert json.loads((tmp_path / "new/summary.json").read_text())["by"] == "span"
-    assert np.load(tmp_path / "new/rounds.npz")["time_0"].shape == (500,)
-    assert (tmp_path / "new/times.png").stat().st_size > 10_000
-
-
 def test_simulate_stops_early_when_precise():
     data = json.loads(run("simulate", GC, "--rounds", "1000000", "--precision", "0.01", "--json").stdout)
     assert data["results"][0]["rounds"] < 1_000_000
-
-
-def test_check_accepts_good_codes():
-    assert "keeps its promises" in run("check", GC).stdout
-    assert json.loads(run("check", GC, "--json").stdout)["worst_error"] < 1e-9
 
 
 def test_reproduce_lists_and_writes(tmp_path):
@@ -57,10 +46,16 @@ def test_reproduce_lists_and_writes(tmp_path):
         (("simulate", GC, "--latency", "ShiftedExponential(rate=-1)"), "rate=-1"),
         (("simulate", GC, "--by", "luck"), 'by must be "rule"'),
         (("simulate", GC, "--rounds", "0"), "rounds >= 1"),
+        (("simulate", GC, "--latency", "Expnential(1)"), "Unknown latency model 'Expnential'. Did you mean Exponential?"),
         (("reproduce", "fig99"), "Unknown figure 'fig99'. Known: mmc-fig1"),
-        (("simulate", GC, "--rounds", "10", "-o", "/dev/null/x"), "Not a directory"),
+        (("reproduce", "mc-fig1"), "Did you mean mmc-fig1?"),
+        (("bench", "quantize"), "Unknown benchmark 'quantize'. Did you mean quantise?"),
+        (("plan", "blocks", "Exponential(1)", "-n", "4", "--dim", "10", "--method", "optmal"), "Did you mean optimal?"),
+        (("fit", "."), "has no trace.jsonl. Record one: unstraggle measure"),
+        (("simulate", GC, "--rounds", "10", "-o", "/dev/null/x"), "/dev/null is not a folder"),
         (("check", "fractional_repetition(40, s=8)"), "Use s=7 or s=9"),
         (("plan", "auto", "no-such-trace.jsonl"), "there is no file"),
+        (("plan", "auto", "."), "has no trace.jsonl"),
         (("plan", "blocks", "Exponential(1)", "--dim", "10"), "Give --workers"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -69,26 +64,6 @@ def test_bad_input_exits_with_two_and_one_line(args, words):
     done = run(*args, check=False)
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-
-
-MODEL = "ShiftedExponential(rate=10, shift=0.01)"
-
-
-@pytest.mark.parametrize(
-    "args, words",
-    [
-        (("auto", MODEL, "-n", "4", "--rounds", "500"), "wait for all"),
-        (("blocks", MODEL, "-n", "6", "--dim", "1000"), "coordinates tolerate"),
-        (("orders", MODEL, "-n", "6", "--load", "3", "--rounds", "500"), "messages"),
-        (("redundancy", MODEL, "-n", "6"), "Use fractional_repetition"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
-)
-def test_plan_prints_a_table_and_writes_a_picture(args, words, tmp_path):
-    done = run("plan", *args, "-o", str(tmp_path))
-    assert words in done.stdout
-    assert json.loads((tmp_path / "plan.json").read_text()) and (tmp_path / "plan.png").stat().st_size > 8_000
-    assert json.loads(run("plan", *args, "--json").stdout) == json.loads((tmp_path / "plan.json").read_text())
 
 
 def test_plan_from_a_trace(tmp_path):
@@ -100,17 +75,3 @@ def test_plan_from_a_trace(tmp_path):
     assert json.loads(run("plan", "blocks", str(path), "--dim", "100", "--json").stdout)["bound"] > 0
     wrong = run("plan", "blocks", str(path), "--dim", "100", "-n", "5", check=False)
     assert wrong.returncode == 2 and "The trace has 4 workers" in wrong.stderr
-
-
-def test_help_has_an_example_for_every_command():
-    for command in ("simulate", "check", "reproduce", "fit"):
-        assert "Example:" in run(command, "--help").stdout
-    for command in ("auto", "blocks", "orders", "redundancy"):
-        assert "Example:" in run("plan", command, "--help").stdout
-    assert run(check=False).stdout.count("Simulate rounds") == 1
-
-
-def test_import_is_quick_and_compiles_nothing():
-    code = "import sys, unstraggle; print('numba' in sys.modules, 'matplotlib' in sys.modules, 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == ["False", "False", "False"]

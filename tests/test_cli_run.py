@@ -41,9 +41,13 @@ def test_run_with_chaos():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--engine", "cloud"], "--engine is one of local, ray, mpi, virtual"),
-        (["--problem", "chess"], "--problem is 'logistic' or 'least_squares'"),
+        (["--engine", "cloud"], "Unknown engine 'cloud'. Known: local, ray, mpi, virtual."),
+        (["--engine", "lokal"], "Unknown engine 'lokal'. Did you mean local?"),
+        (["--problem", "chess"], "Unknown problem 'chess'. Known: logistic, least_squares."),
         (["--chaos", "drop=lots"], "--chaos takes NAME=NUMBER"),
+        (["--chaos", "dropp=0.1"], "Unknown fault 'dropp'. Did you mean drop?"),
+        (["--rounds", "0"], "--rounds must be at least 1"),
+        (["--samples", "1"], "a sample for each of 2 partitions"),
         (["--workers", "5"], "has 2 workers, but --workers is 5"),
         (["--on-shortfall", "hope", "--engine", "virtual"], "on_shortfall is"),
     ],
@@ -51,4 +55,17 @@ def test_run_with_chaos():
 def test_bad_options(options, message):
     done = run("run", "uncoded(2)", *options, check=False)
     assert done.returncode == 2
-    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_run_can_be_repeated_from_its_config(tmp_path):
+    first = ("run", "cyclic_repetition(4, s=1)", "--engine", "virtual", "--latency", PAPER, "--rounds", "4", "--seed", "5")
+    data = json.loads(run(*first, "--on-shortfall", "skip", "-o", str(tmp_path), "--json").stdout)
+    assert json.loads((tmp_path / "config.json").read_text())["options"]["on-shortfall"] == "skip"
+    assert json.loads(run("--config", str(tmp_path / "config.json"), "run", "--json").stdout) == data
+
+
+def test_a_run_that_cannot_finish_exits_with_one():
+    faults = ("--chaos", "corrupt=1", "--on-shortfall", "raise", "--rounds", "2")
+    done = run("run", "uncoded(2)", *faults, "--engine", "virtual", check=False)
+    assert done.returncode == 1 and "do not determine the gradient" in done.stderr and "Traceback" not in done.stderr

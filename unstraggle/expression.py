@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from . import codes, latency
 from .code import Code
 from .errors import Invalid
 from .latency import Latency
+from .names import require_known
 
 LONGEST = 10_000
 
@@ -65,8 +65,7 @@ def _value(node: ast.expr, known: Mapping[str, Callable[..., Any]], kind: str) -
 
 def _call(node: ast.Call, known: Mapping[str, Callable[..., Any]], kind: str) -> Any:
     name = ast.unparse(node.func)
-    if name not in known:
-        raise Invalid(f"Unknown {kind} {name!r}. {_suggestion(name, known)}")
+    require_known(kind, name, known)
     if any(isinstance(arg, ast.Starred) for arg in node.args) or any(key.arg is None for key in node.keywords):
         raise Invalid(f"A {kind} expression may not unpack arguments, but has {ast.unparse(node)!r}.")
     args = [_value(arg, known, kind) for arg in node.args]
@@ -75,8 +74,3 @@ def _call(node: ast.Call, known: Mapping[str, Callable[..., Any]], kind: str) ->
         return known[name](*args, **keywords)
     except TypeError as error:
         raise Invalid(f"{ast.unparse(node)!r} does not fit {name}: {error}.") from error
-
-
-def _suggestion(name: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}."

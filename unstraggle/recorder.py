@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from .code import Code
 from .engines.base import Message
 from .estimate import Estimate
 
-FLUSH = 50
-"""Rounds that are kept before they are written."""
+FLUSH, SECONDS = 50, 5.0
+"""Rounds that are kept before they are written, and for how long: a run that is killed loses no more."""
 
 
 class Recorder:
@@ -25,6 +26,7 @@ class Recorder:
         self._path = None if path is None else Path(path)
         self._code = code
         self._rounds: list[tuple[int, NDArray[np.float64]]] = []
+        self._written = time.monotonic()
         queues = code.tasks.queues
         self._work = np.where(queues >= 0, code.tasks.work[queues], 1.0)
         self._after = code.messages.after
@@ -47,7 +49,7 @@ class Recorder:
             table[0][mine], table[1][mine], table[2][mine] = started, ended, np.maximum(ended, message.time)
             table[3][message.worker, last - 1] += len(message.payload)
         self._rounds.append((estimate.round, table))
-        if len(self._rounds) >= FLUSH:
+        if len(self._rounds) >= FLUSH or time.monotonic() - self._written > SECONDS:
             self.flush()
 
     def _task_times(self, message: Message, arrived: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -72,7 +74,7 @@ class Recorder:
         numbers = [number for number, _ in self._rounds]
         meta: dict[str, Any] = {"code": self._code.name}
         trace.append(self._path, trace.Trace(start, tables[1], tables[2], tables[3], self._work, numbers, meta))
-        self._rounds = []
+        self._rounds, self._written = [], time.monotonic()
 
     def close(self) -> None:
         self.flush()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
-import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.console import Console
 from rich.table import Table
 
-from .app import AsJson, Folder, Seed, app, progress_bars
+from .output import console, print_json, progress_bars, save_json
+from .shared import AsJson, Folder, Key, Seed, TracePath, app
+from .traces import read_trace
 
 if TYPE_CHECKING:
     from ..diagnosis import Diagnosis
@@ -20,37 +17,24 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def diagnose(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Recorded rounds: .jsonl, .parquet, .npz, or a run's folder.")],
-    key: Annotated[str | None, typer.Option(help="Array of an .npz file.")] = None,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-    out: Folder = None,
-) -> None:
+def diagnose(trace: TracePath, key: Key = None, seed: Seed = 0, as_json: AsJson = False, out: Folder = None) -> None:
     """Say whether stragglers are transient, persistent or caused by the data, what they cost, and what would help.
 
-    Example: unstraggle diagnose trace.jsonl -o out
+    Example: unstraggle diagnose out/measure
     """
     from ..diagnosis import diagnose as run
-    from ..trace import read
 
-    with progress_bars(as_json) as told, warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        recorded = read(trace / "trace.jsonl" if trace.is_dir() else trace, key=key)
+    recorded = read_trace(trace, key)
+    with progress_bars(as_json) as told:
         found = run(recorded, rng=seed, progress=told)
-    for warning in said:  # such as a last line that is incomplete
-        print(f"unstraggle: {warning.message}", file=sys.stderr)
     about = {"trace": str(trace), "key": key, "seed": seed, "rounds": len(recorded), **found.to_dict()}
     written = _save(out, about, found, recorded) if out else []
     if as_json:
-        print(json.dumps(about))
+        print_json(about)
         return
-    console = Console(highlight=False)
-    for line in (found.verdict, *(f"- {reason}" for reason in found.reasons)):
-        console.print(line)
-    for table in (_options(found), _workers(found)):
-        if table.row_count:
-            console.print(table)
+    lines = [found.verdict, *(f"- {reason}" for reason in found.reasons)]
+    tables = [table for table in (_options(found), _workers(found)) if table.row_count]
+    console().print(*lines, *tables, sep="\n", markup=False)
     if out:
         print(f"Written to {out}: {', '.join(written)}")
 
@@ -82,8 +66,7 @@ def _workers(found: Diagnosis) -> Table:
 def _save(out: Path, about: dict[str, Any], found: Diagnosis, recorded: Trace) -> list[str]:
     from ..plots import candidates, lateness
 
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "diagnosis.json").write_text(json.dumps(about, indent=1) + "\n")
+    save_json(out / "diagnosis.json", about)
     lateness(recorded).savefig(out / "lateness.png", dpi=150)
     if found.advice is None:
         return ["diagnosis.json", "lateness.png"]

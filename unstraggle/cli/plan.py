@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from ..errors import Invalid
-from .app import AsJson, Folder, Seed, app, progress_bars
+from ..names import require_known
+from .output import busy, console, print_json, progress_bars, save_json
+from .shared import AsJson, Folder, Key, Seed, app, one_of
+from .traces import read_trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-plan = typer.Typer(help="Choose a code for a cluster: from a trace or a latency model.", no_args_is_help=True)
+HELP = """Choose a code for a cluster, from a trace or a latency model.
+
+Example: unstraggle plan auto out/measure
+"""
+
+plan = typer.Typer(help=HELP, no_args_is_help=True)
 app.add_typer(plan, name="plan")
 
 Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="A trace (.jsonl, .parquet, .npz) or a latency model, e.g. 'Exponential(1)'.")
+    str, typer.Argument(metavar="SOURCE", help="A trace, a run's folder, or a latency model, e.g. 'Exponential(1)'.")
 ]
 Workers = Annotated[int | None, typer.Option("-n", "--workers", help="Number of workers; a trace knows it.")]
-Key = Annotated[str | None, typer.Option(help="Array of an .npz file.")]
 Rounds = Annotated[int, typer.Option(help="Rounds to simulate.")]
+
+
+def _methods() -> tuple[str, ...]:
+    from ..plan.block_sizes import METHODS
+
+    return METHODS
 
 
 @plan.command("auto")
@@ -44,7 +55,7 @@ def automatic(
 ) -> None:
     """Rank all schemes beside waiting for all, and say which to use, or why none.
 
-    Example: unstraggle plan auto trace.jsonl --dim 1000000 --bandwidth 1e9 -o out
+    Example: unstraggle plan auto out/measure --dim 1000000 --bandwidth 1e9
     """
     from ..plan import auto
     from ..plots import candidates
@@ -69,20 +80,25 @@ def blocks(
     dim: Annotated[int, typer.Option(help="Coordinates of the gradient.")],
     workers: Workers = None,
     key: Key = None,
-    method: Annotated[str, typer.Option(help="optimal, subgradient, time, frequency, single, tandon, ...")] = "optimal",
+    method: Annotated[
+        str,
+        typer.Option(help="How: optimal, subgradient, time, frequency, tandon, ...", autocompletion=one_of(_methods)),
+    ] = "optimal",
     seed: Seed = 0,
     as_json: AsJson = False,
     out: Folder = None,
 ) -> None:
     """Split the coordinates into blocks that tolerate different numbers of stragglers.
 
-    Example: unstraggle plan blocks "ShiftedExponential(rate=10, shift=0.01)" -n 20 --dim 100000
+    Example: unstraggle plan blocks "Exponential(rate=10)" -n 20 --dim 100000
     """
     from ..plan import block_sizes
     from ..plots import block_sizes as picture
 
+    require_known("method", method, _methods())
     latency, n = _latency(source, key, workers)
-    found = block_sizes(latency, n, dim, method, rng=seed)
+    with busy("planning", as_json):
+        found = block_sizes(latency, n, dim, method, rng=seed)
     sizes = found.params.get("sizes", [])
     bound = "" if found.bound is None else f", no block sizes can take less than {found.bound:.5g}"
     lines: list[Any] = [f"{found.name}: expected time of a round {found.cost:.5g}{bound}"]
@@ -105,7 +121,7 @@ def orders(
 ) -> None:
     """Search multi-message codes: the front of expected time against messages a round.
 
-    Example: unstraggle plan orders "ShiftedExponential(rate=10, shift=0.01)" -n 12 --load 4
+    Example: unstraggle plan orders "Exponential(rate=10)" -n 12 --load 4
     """
     from ..plan import orders as search
     from ..plots import front
@@ -128,7 +144,8 @@ def redundancy(
     from ..plots import redundancy_curve
 
     latency, n = _latency(source, key, workers)
-    found = search(latency, n, rng=seed)
+    with busy("planning", as_json):
+        found = search(latency, n, rng=seed)
     lines: list[Any] = [f"Use {found.name}: expected time of a round {found.cost:.5g}"]
     _finish(found.to_dict(), lines, redundancy_curve(found), as_json, out)
 
@@ -136,13 +153,12 @@ def redundancy(
 def _source(text: str, key: str | None) -> Any:
     """A trace from a file, or a latency model from an expression."""
     from ..expression import parse_latency
-    from ..trace import read
 
     if "(" in text:
         return parse_latency(text)
     if not Path(text).exists():
         raise Invalid(f"SOURCE is a trace file or a latency model such as 'Exponential(1)', but there is no file {text!r}.")
-    return read(text, key=key)
+    return read_trace(Path(text), key)
 
 
 def _latency(text: str, key: str | None, workers: int | None) -> tuple[Any, int]:
@@ -163,15 +179,13 @@ def _latency(text: str, key: str | None, workers: int | None) -> tuple[Any, int]
 def _finish(data: dict[str, Any], lines: list[Any], picture: Figure | None, as_json: bool, out: Path | None) -> None:
     """Print the answer and, where a folder is given, write plan.json and plan.png."""
     if out:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "plan.json").write_text(json.dumps(data, indent=1) + "\n")
+        save_json(out / "plan.json", data)
         if picture:
             picture.savefig(out / "plan.png", dpi=150)
     if as_json:
-        print(json.dumps(data))
+        print_json(data)
         return
-    console = Console(soft_wrap=False)
     for line in lines:
-        console.print(line, highlight=False)
+        console().print(line, markup=False)
     if out:
         print(f"Written to {out}: plan.json" + (", plan.png" if picture else ""))

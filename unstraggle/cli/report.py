@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from .app import AsJson, app
+from .output import busy, console, print_json
+from .shared import AsJson, Folder, app, out_option
 
 Runs = Annotated[
-    list[Path], typer.Argument(metavar="DIR DIR...", help="Run directories; the first is what the others are held against.")
+    list[Path], typer.Argument(metavar="DIR", help="Run directories; the first is what the others are held against.")
 ]
 
 
@@ -21,23 +20,31 @@ Runs = Annotated[
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory, as `unstraggle run -o` writes it.")],
     as_json: AsJson = False,
+    out: Folder = None,
 ) -> None:
-    """Make one self-contained HTML page of a run: DIR/report.html.
+    """Make one self-contained HTML page of a run: report.html, in its own folder or in another.
 
     Example: unstraggle report out/run
     """
-    from ..report import write_report
+    from ..report import report as page
+    from ..runs import read_run
 
-    with Console(stderr=True, quiet=as_json).status(f"Reading {directory}"):
-        target = write_report(directory)
-    print(json.dumps({"report": str(target)}) if as_json else f"Written: {target}")
+    with busy(f"reading {directory}", as_json):
+        text = page(read_run(directory))
+    target = (out or directory) / "report.html"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    if as_json:
+        print_json({"report": str(target)})
+        return
+    print(f"Written: {target}")
 
 
 @app.command()
 def compare(
     directories: Runs,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for compare.html.")] = Path("out"),
     as_json: AsJson = False,
+    out: Annotated[Path, out_option("Folder for compare.html.")] = Path("out"),
 ) -> None:
     """Compare several runs: a table, and one HTML page.
 
@@ -45,12 +52,12 @@ def compare(
     """
     from ..report import write_comparison
 
-    with Console(stderr=True, quiet=as_json).status("Reading the runs"):
+    with busy("reading the runs", as_json):
         target, rows = write_comparison(directories, out)
     if as_json:
-        print(json.dumps({"page": str(target), "runs": rows}))
+        print_json({"page": str(target), "runs": rows})
         return
-    Console().print(_table(rows))
+    console().print(_table(rows))
     print(f"Written: {target}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from .app import progress_bars
+from .output import progress_bars, save_json
 
 
 def descend(master: Any, problem: Any, rounds: int, quiet: bool, page: Any = None) -> list[dict[str, Any]]:
@@ -98,7 +98,6 @@ def save(out: Path, about: dict[str, Any], records: list[dict[str, Any]], option
     from ..runs import command_line, write_config
 
     write_config(out, command_line(), options)
-
-    (out / "summary.json").write_text(json.dumps(about, indent=1) + "\n")
+    save_json(out / "summary.json", about)
     (out / "steps.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     chrome.write(out / "chrome.json", trace.read(out / "trace.jsonl"))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from .app import PAPER_LATENCY, AsJson, Folder, Seed, app, progress_bars
+from .output import console, print_json, progress_bars, save_json
+from .shared import PAPER_LATENCY, AsJson, Folder, Seed, app
 
-CodeTexts = Annotated[list[str], typer.Argument(metavar="CODE...", help="Codes, such as 'cyclic_repetition(40, s=9)'.")]
+CodeTexts = Annotated[list[str], typer.Argument(metavar="CODE", help="Codes, such as 'cyclic_repetition(40, s=9)'.")]
 
 
 @app.command()
@@ -33,7 +32,7 @@ def simulate(
 ) -> None:
     """Simulate rounds of one or several codes under a latency model, all on the same draws.
 
-    Example: unstraggle simulate "cluster(correlated_mmc(10, load=10, order=6), times=4)" --rounds 100000
+    Example: unstraggle simulate "cyclic_repetition(40, s=9)" "uncoded(40)"
     """
     from ..expression import parse_code, parse_latency
     from ..simulation import simulate as run
@@ -49,9 +48,9 @@ def simulate(
     if out:
         _save_simulation(out, about, results)
     if as_json:
-        print(json.dumps(about))
+        print_json(about)
         return
-    Console().print(_simulation_table(results, str(model)))
+    console().print(_simulation_table(results, str(model)))
     if out:
         print(f"Written to {out}: summary.json, rounds.npz, times.png")
 
@@ -71,8 +70,7 @@ def _simulation_table(results: list[Any], latency: str) -> Table:
 def _save_simulation(out: Path, about: dict[str, Any], results: list[Any]) -> None:
     from ..plots import completion_times
 
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "summary.json").write_text(json.dumps(about, indent=1) + "\n")
+    save_json(out / "summary.json", about)
     arrays = {f"{kind}_{i}": getattr(r, kind).values for i, r in enumerate(results) for kind in ("time", "messages", "exact")}
     np.savez_compressed(out / "rounds.npz", **arrays)
     completion_times(results).savefig(out / "times.png", dpi=150)

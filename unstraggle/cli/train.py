@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from ..errors import Invalid
-from .app import AsJson, Folder, Seed, app, progress_bars
+from ..names import require_known
+from .output import console, print_json, progress_bars, save_json
+from .shared import AsJson, Folder, Seed, app, one_of, options_of, out_option
 
+TASKS = ("digits", "mnist")
 Schemes = Annotated[list[str] | None, typer.Option("--scheme", help="A code's expression; may be given several times.")]
 SLACK = 1.1
 """The target loss is that of waiting for all at the end, times this."""
@@ -22,21 +23,25 @@ SLACK = 1.1
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for results and pictures.")] = Path("out/demo"),
+    context: typer.Context,
     seed: Seed = 0,
     as_json: AsJson = False,
+    out: Annotated[Path, out_option("Folder for results and pictures.")] = Path("out/demo"),
 ) -> None:
     """Train on handwritten digits with 8 workers, two of them slow: wait, ignore, repeat, or code. Takes two minutes.
 
     Example: unstraggle demo
     """
-    train(seed=seed, as_json=as_json, out=out)
+    train(context, seed=seed, as_json=as_json, out=out)
 
 
 @app.command()
 def train(
-    task: Annotated[str, typer.Option(help="What to train: digits or mnist.")] = "digits",
-    workers: Annotated[int, typer.Option(help="Worker processes, a multiple of 4.")] = 8,
+    context: typer.Context,
+    task: Annotated[
+        str, typer.Option(help=f"What to train: {' or '.join(TASKS)}.", autocompletion=one_of(lambda: TASKS))
+    ] = "digits",
+    workers: Annotated[int, typer.Option("-n", "--workers", help="Worker processes, a multiple of 4.")] = 8,
     slow: Annotated[int, typer.Option(help="How many of them are slow.")] = 2,
     factor: Annotated[float, typer.Option(help="How many times slower these are.")] = 10.0,
     unit: Annotated[float, typer.Option(help="Seconds that a worker is made to take for its share of a batch.")] = 0.03,
@@ -57,8 +62,9 @@ def train(
 
     Example: unstraggle train --task mnist --factor 5 --steps 60 -o out/train
     """
-    comparison, tasks = _modules()
-    _check(workers, slow, steps, repeats)
+    _check(workers, slow, steps, repeats, scheme or [])
+    comparison, tasks = modules()
+    require_known("task", task, tasks.TASKS)
     places = [int((number + 0.5) * workers / slow) for number in range(slow)] if slow else []
     latency = comparison.stragglers(workers, places, unit, factor)
     data = tasks.task(task).by_label() if by_label else tasks.task(task)
@@ -74,14 +80,15 @@ def train(
     about = {"task": task, "workers": workers, "slow": places, "factor": factor, "unit": unit, "steps": steps, "seed": seed}
     about |= {"by_label": by_label, "repeats": repeats, "target": target, "took": time.perf_counter() - began, "rows": rows}
     if out:
-        _save(out, about, runs, target)
+        _save(out, about, runs, target, options_of(context))
     if as_json:
-        print(json.dumps(_plain(about)))
+        print_json(about)
         return
     _print(about, out)
 
 
-def _modules() -> tuple[Any, Any]:
+def modules() -> tuple[Any, Any]:
+    """What trains, where torch is installed."""
     try:
         from ..torch import comparison, tasks
     except ModuleNotFoundError as error:
@@ -89,21 +96,26 @@ def _modules() -> tuple[Any, Any]:
     return comparison, tasks
 
 
-def _check(workers: int, slow: int, steps: int, repeats: int) -> None:
+def _check(workers: int, slow: int, steps: int, repeats: int, schemes: list[str]) -> None:
+    """Before anything is trained."""
+    from ..expression import parse_code
+
     if workers < 4 or workers % 4:
-        raise typer.BadParameter(f"--workers must be a multiple of 4, but is {workers}.")
+        raise Invalid(f"--workers must be a multiple of 4, but is {workers}.")
     if not 0 <= slow < workers or steps < 1 or repeats < 1:
-        raise typer.BadParameter("--slow must be below --workers, and --steps and --repeats at least 1.")
+        raise Invalid("--slow must be below --workers, and --steps and --repeats at least 1.")
+    for code in map(parse_code, schemes):
+        if code.n != workers:
+            raise Invalid(f"{code.name} is for {code.n} workers, but --workers is {workers}. Change one of them.")
 
 
-def _save(out: Path, about: dict[str, Any], runs: list[Any], target: float) -> None:
+def _save(out: Path, about: dict[str, Any], runs: list[Any], target: float, options: dict[str, Any]) -> None:
     from ..plots import training
     from ..runs import command_line, write_config
 
-    options = {name: value for name, value in about.items() if name not in ("rows", "took", "target")}
     for folder in (out, *(out / run.entry.name.replace(" ", "-") for run in runs)):
         write_config(folder, command_line(), options)
-    (out / "summary.json").write_text(json.dumps(_plain(about), indent=1) + "\n")
+    save_json(out / "summary.json", about)
     training(runs, target).savefig(out / "loss.png", dpi=150)
 
 
@@ -121,7 +133,7 @@ def _print(about: dict[str, Any], out: Path | None) -> None:
         loss = _with_half(row["loss"], 3)
         exact = f"{100 * row['exact']:.3g} %"
         shown.add_row(row["scheme"], f"{1e3 * row['step'][0]:.0f}", reached, faster, loss, exact, f"{row['megabytes']:.2f}")
-    Console().print(shown)
+    console().print(shown)
     if out:
         print(f"Written to {out}: loss.png, summary.json, and a folder for each scheme. Took {about['took']:.0f} s.")
 
@@ -130,12 +142,3 @@ def _with_half(interval: tuple[float, float], digits: int) -> str:
     """A mean and half the width of its interval, where there is one: it takes two runs."""
     mean, half = (f"{value:.{digits}f}" for value in interval)
     return mean if half == "nan" else f"{mean} ± {half}"
-
-
-def _plain(values: Any) -> Any:
-    """For JSON, which has neither nan nor infinity."""
-    if isinstance(values, dict):
-        return {key: _plain(value) for key, value in values.items()}
-    if isinstance(values, list | tuple):
-        return [_plain(value) for value in values]
-    return None if isinstance(values, float) and not abs(values) < float("inf") else values
