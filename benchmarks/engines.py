@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import unstraggle as us
+from unstraggle.bench.ones import Ones
 
 from .common import save
-from .ones import Ones
 
 ENGINES = {"local": "Local", "mpi": "MPI", "ray": "Ray"}
 WORKERS, LOAD = 40, 10

@@ -5,27 +5,15 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from unstraggle import Code, codes, simulate
-from unstraggle.latency import ShiftedExponential
+from unstraggle import codes, simulate
+from unstraggle.bench.rounds import LATENCY, plain_numpy
 from unstraggle.papers.mmc_clustering import Setting, schemes
 from unstraggle.simulation import CHUNK
 
 from .common import best_of, save
 
-LATENCY = ShiftedExponential(rate=10, shift=0.01)
 ROUNDS = 1_000_000
 PLAIN_ROUNDS = 10 * CHUNK
-
-
-def plain_numpy(code: Code, rounds: int) -> None:
-    """What simulate() computes, written plainly: arrivals, nested order statistics, count; in chunks, one thread."""
-    rng = np.random.default_rng(0)
-    for _ in range(0, rounds, CHUNK):
-        arrivals = LATENCY.sample(code, CHUNK, rng)
-        ends = code.decoder.rule.time(arrivals)
-        (arrivals <= ends[:, None]).sum(axis=1)
 
 
 def figure_codes() -> list[dict[str, object]]:

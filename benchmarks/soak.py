@@ -8,10 +8,10 @@ import numpy as np
 import psutil
 
 from unstraggle import Master, codes
+from unstraggle.bench.ones import Ones
 from unstraggle.engines import Local
 
 from .common import save
-from .ones import Ones
 
 ROUNDS, SAMPLES = 100_000, 10
 MANY = 200

