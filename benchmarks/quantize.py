@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from unstraggle.bench.timing import Timed, best_times
 from unstraggle.quantizers import QSGD, Identity, Sign, read, warmup
-from unstraggle.quantizers.cpu import Source, grid, pack
+from unstraggle.quantizers.cpu import Source, aligned, grid, pack
 
 from .common import save
 
-LENGTHS = {10**6: 100, 10**7: 20, 10**8: 7}
+LENGTHS = {10**6: 100, 10**7: 20, 10**8: 10}
 """Coordinates, and how often everything is repeated."""
 BITS = (2, 3, 4, 5, 6, 7, 8, 12, 16)
 MESSAGES = 4
-RIVAL_REPEATS = {10**6: 20, 10**7: 3, 10**8: 2}
+RIVAL_REPEATS = {10**6: 20, 10**7: 5, 10**8: 4}
 """Rivals need up to 100 times as long: fewer repeats."""
 
 
@@ -48,7 +48,7 @@ def quantizing(bits: int, x: NDArray[np.float32], total: NDArray[np.float32]) ->
     plain, bucketed = QSGD(bits), QSGD(bits, bucket=512)
     payloads = [plain.encode(x, seed) for seed in range(MESSAGES)]
     messages = [read(payload) for payload in payloads]
-    room = np.empty(bucketed.size(len(x)), np.uint8)
+    room = aligned(bucketed.size(len(x)))
     source, steps = Source(x), np.zeros(1, np.float32)
     words = room[plain.format.start(len(x)) : plain.size(len(x))]
     _, scale, factor = grid(plain.format, source)
@@ -66,7 +66,7 @@ def quantizing(bits: int, x: NDArray[np.float32], total: NDArray[np.float32]) ->
 def unquantized(x: NDArray[np.float32], total: NDArray[np.float32]) -> Timed:
     sign, identity = Sign(), Identity()
     bit, whole = sign.encode(x, 0), identity.encode(x, 0)
-    room = np.empty(identity.size(len(x)), np.uint8)
+    room = aligned(identity.size(len(x)))
     return {
         "norm": partial(grid, sign.format, Source(x)),
         "sign_encode": partial(sign.encode, x, 1, out=room),
@@ -81,7 +81,7 @@ def threads(length: int = 10**8, repeats: int = 5) -> dict[str, float]:
     """Two threads against one, wall-clock."""
     x = np.random.default_rng(0).standard_normal(length, dtype=np.float32)
     quantizer, total = QSGD(4), np.zeros_like(x)
-    room, message = np.empty(quantizer.size(length), np.uint8), read(quantizer.encode(x, 0))
+    room, message = aligned(quantizer.size(length)), read(quantizer.encode(x, 0))
     result = {}
     for name, run in {
         "encode": partial(quantizer.encode, x, 1, out=room),

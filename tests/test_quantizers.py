@@ -1,10 +1,12 @@
 """Quantisers on the CPU: the bits of the reference, unbiased, of the stated variance; broken payloads are refused."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from unstraggle import Invalid
-from unstraggle.quantizers import QSGD, ErrorFeedback, Identity, Sign, accumulate, decode, read, reference, wire
+from unstraggle.quantizers import QSGD, ErrorFeedback, Identity, Sign, accumulate, cpu, decode, read, reference, wire
 
 ALL_BITS = range(2, 17)
 BUCKETS = (None, 512, 2048)
@@ -27,6 +29,24 @@ def test_payloads_are_those_of_the_reference_bit_for_bit(bits):
             assert len(payload) == quantizer.size(length)
             assert np.array_equal(found.steps, steps) and np.array_equal(found.words.view(np.uint32), words)
             assert np.array_equal(quantizer.decode(payload), reference.decode(steps, words, length, quantizer.format))
+
+
+@pytest.mark.parametrize("bits, bucket", [(1, None), *product((3, 8, 16), (None, 512, 1024))])
+def test_large_payloads_are_those_of_the_reference_too(bits, bucket, monkeypatch):
+    """Those that go past the caches; with buckets side by side that are usual, zero, one-sparse, tiny and huge."""
+    rng = np.random.default_rng(bits)
+    blocks = rng.standard_normal((12, 512)).astype("f4")
+    blocks[1], blocks[4, 1:], blocks[6], blocks[9] = 0.0, 0.0, 1e-30 * blocks[6], 1e25 * blocks[9]
+    x = np.concatenate([blocks.ravel(), rng.standard_normal(77).astype("f4")])
+    quantizer = Sign() if bits == 1 else QSGD(bits, bucket=bucket)
+    monkeypatch.setattr(cpu, "STREAMED", 0)
+    payload = quantizer.encode(x, 5)
+    assert payload.ctypes.data % 64 == 0
+    steps, words = reference.encode(x, 5, quantizer.format)
+    assert wire.steps_of(payload, quantizer.format, len(x)).tobytes() == steps.tobytes()
+    assert payload[quantizer.format.start(len(x)) :].tobytes() == words.tobytes()
+    odd = np.empty(len(payload) + 1, np.uint8)[1:]
+    assert quantizer.encode(x, 5, out=odd).tobytes() == payload.tobytes()
 
 
 @pytest.mark.parametrize("bits", ALL_BITS)

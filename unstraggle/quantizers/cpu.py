@@ -68,6 +68,10 @@ def grid(format: Format, source: Source, threads: int = 1) -> tuple[np.float32, 
     return np.float32(step), np.float32(scale), float(factor)
 
 
+ALIGNED, STREAMED = 64, 1 << 25
+"""Bytes of a payload from which on its words go past the caches, which could not hold them anyway, if they are so aligned."""
+
+
 def quantise(format: Format, x: Floats, seed: int, steps: Floats, words: Bytes, threads: int = 1) -> int | None:
     """Write steps and words of x. Gives the checksum of the words, or None where x or a norm is not finite."""
     source, scale, factor = Source(x), np.float32(0), 1.0
@@ -82,10 +86,12 @@ def pack(
     format: Format, source: Source, seed: int, steps: Floats, words: Bytes, scale: np.float32, factor: float, threads: int = 1
 ) -> int | None:
     """`quantise` with a known grid; with buckets, each gets its grid on the way."""
-    kernel, key, per = kernels.quantiser(format.bits), key_of(seed), format.bucket // BLOCK or source.blocks
+    key, per = key_of(seed), format.bucket // BLOCK or source.blocks
+    stream = len(words) >= STREAMED and words.ctypes.data % ALIGNED == 0
     numbers = *format.numbers, scale, factor, key, steps
 
-    def run(first: int, last: int, to: int = words.ctypes.data) -> Words | None:
+    def run(first: int, last: int, to: int = words.ctypes.data, stream: bool = stream) -> Words | None:
+        kernel = kernels.quantiser(format.bits, int(format.bucket == BLOCK), int(stream))
         sums, room = np.zeros(2 * LANES, np.uint32), np.empty(kernels.ROOM, np.uint8)
         done = kernel(*source.place, first, last, source.blocks, per, *numbers, to, sums.ctypes.data, room.ctypes.data)
         return sums if done else None
@@ -93,7 +99,7 @@ def pack(
     parts = spread(run, source.whole, threads, per if format.bucket else 1)
     if source.whole < source.blocks:
         rest = np.zeros(LANES * format.bits, np.uint32)
-        parts.append(run(source.whole, source.blocks, _as_block(rest, source.whole)))
+        parts.append(run(source.whole, source.blocks, _as_block(rest, source.whole), stream=False))
         parts[-1] = _send_rest(format, rest, source, key, words) if parts[-1] is not None else None
     whole = [sums for sums in parts if sums is not None]
     return folded(whole) if len(whole) == len(parts) else None
@@ -190,3 +196,10 @@ def key_of(seed: int) -> np.uint64:
 def steps_key(seed: int) -> np.uint64:
     """The same for the checksum of the steps."""
     return np.uint64(mix64(mix64(seed)))
+
+
+def aligned(size: int) -> Bytes:
+    """New memory for a payload."""
+    room = np.empty(size + ALIGNED, np.uint8)
+    begin = -room.ctypes.data % ALIGNED
+    return room[begin : begin + size]

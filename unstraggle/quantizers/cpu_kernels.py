@@ -50,8 +50,11 @@ def load(b: Any, kind: Any, address: Any, offset: int = 0, align: int = 4) -> An
     return b.load(pointer, align=align)
 
 
-def store(b: Any, value: Any, address: Any, offset: int = 0, align: int = 4) -> None:
-    b.store(value, b.inttoptr(b.add(address, INT(offset)), value.type.as_pointer()), align=align)
+def store(b: Any, value: Any, address: Any, offset: int = 0, align: int = 4, stream: bool = False) -> None:
+    """stream: past the caches, which saves reading what is overwritten."""
+    done = b.store(value, b.inttoptr(b.add(address, INT(offset)), value.type.as_pointer()), align=align)
+    if stream:
+        done.set_metadata("nontemporal", b.module.add_metadata([WORD(1)]))
 
 
 def join(b: Any, high: Any, low: Any, shift: int) -> Any:
@@ -86,18 +89,18 @@ class Sums:
 
 
 @intrinsic(prefer_literal=True)
-def pack_block(context, bits, x, scale, one, two, words, sums):
-    """Quantise the 512 floats at x into 16 * bits words, and add to the checksums."""
-    n = bits.literal_value
-    signature = types.void(bits, types.int64, types.float32, types.uint32, types.uint32, types.int64, types.int64)
+def pack_block(context, bits, stream, x, scale, one, two, words, sums):
+    """Quantise the 512 floats at x into 16 * bits words, and add to the checksums. stream: past the caches; needs alignment."""
+    n, past = bits.literal_value, stream.literal_value
+    signature = types.void(bits, stream, types.int64, types.float32, types.uint32, types.uint32, types.int64, types.int64)
 
     def generate(context, b, signature, arguments):
-        _, x, scale, one, two, words, sums = arguments
+        _, _, x, scale, one, two, words, sums = arguments
         scale, key = splat(b, scale), splat(b, two)
         base, checks, word = b.xor(splat(b, one), const(LANE_KEYS)), Sums(), None
 
         def finish(number, value):
-            store(b, value, words, BYTES * number, align=1)
+            store(b, value, words, BYTES * number, align=BYTES if past else 1, stream=bool(past))
             checks.add(b, value)
 
         for row in range(ROWS):
@@ -269,9 +272,15 @@ def square_sum(x, rest, whole, first, last, factor, room):
 
 
 @njit(nogil=True, cache=True)
+def usual(total, lanes):
+    """Whether a sum of squares needs no special care: neither tiny nor huge nor of one lane only."""
+    return np.float32(TINY) <= total < np.inf and lanes & (lanes - 1) != 0
+
+
+@njit(nogil=True, cache=True)
 def grid(x, rest, whole, first, last, total, lanes, spacing, span, unit, room):
     """Step, scale and factor of blocks first..last. The step is not finite where coordinates or norm are not."""
-    if not (np.float32(TINY) <= total < np.inf and lanes & (lanes - 1)):
+    if not usual(total, lanes):
         return rare_grid(x, rest, whole, first, last, total, spacing, span, unit, room)
     norm = np.sqrt(total)
     return norm * spacing, span / norm, 1.0
@@ -332,17 +341,42 @@ def add_plain(out, first, last, sources, factors, fresh):
                 sums[i] = (np.float32(0) if fresh and message == 0 else sums[i]) + values[i] * factor
 
 
-@lru_cache(maxsize=32)
-def quantiser(bits: int) -> Any:
+@intrinsic
+def settle(context):
+    """What was stored past the caches is there for other threads and processes."""
+
+    def generate(context, b, signature, arguments):
+        b.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@lru_cache(maxsize=64)
+def quantiser(bits: int, pairs: int = 0, stream: int = 0) -> Any:
     """The kernel that quantises and packs blocks first..last, in buckets of `per` blocks of which there are `end` in all.
 
-    Each bucket gets its own grid, unless scale > 0 says that the grid is known.
+    Each bucket gets its own grid, unless scale > 0 says that the grid is known. pairs: for buckets that are one block, of which
+    two get their norms at a time. stream: words go past the caches.
     """
 
     @njit(nogil=True, cache=True)
     def quantise(x, rest, whole, first, last, end, per, spacing, span, unit, scale, factor, key, steps, words, sums, room):
         known, block = scale > 0, first
         while block < last:
+            if pairs and block + 2 <= min(last, whole):
+                here, there = x + 4 * BLOCK * block, words + BYTES * bits * block
+                total, lanes = square_block(here)
+                total_2, lanes_2 = square_block(here + 4 * BLOCK)
+                if usual(total, lanes) and usual(total_2, lanes_2):
+                    norm, norm_2 = np.sqrt(total), np.sqrt(total_2)
+                    steps[block], steps[block + 1] = norm * spacing, norm_2 * spacing
+                    one, two = block_keys(key, block)
+                    pack_block(bits, stream, here, span / norm, one, two, there, sums)
+                    one, two = block_keys(key, block + 1)
+                    pack_block(bits, stream, here + 4 * BLOCK, span / norm_2, one, two, there + BYTES * bits, sums)
+                    block += 2
+                    continue
             bucket = block // per
             start, stop = bucket * per, min(bucket * per + per, end)
             if not known:
@@ -362,9 +396,11 @@ def quantiser(bits: int) -> Any:
                 here = x + 4 * BLOCK * block if plain else block_at(x, rest, whole, block, factor, room)
                 for i in range(block, block + count):
                     one, two = block_keys(key, i)
-                    pack_block(bits, here, scale, one, two, words + BYTES * bits * i, sums)
+                    pack_block(bits, stream, here, scale, one, two, words + BYTES * bits * i, sums)
                     here += 4 * BLOCK
                 block += count
+        if stream:
+            settle()
         return True
 
     return quantise

@@ -51,7 +51,7 @@ def encode(format: Format, x: ArrayLike, seed: int, out: Bytes | None, gain: flo
 
 def _room(out: Bytes | None, size: int) -> Bytes:
     if out is None:
-        return np.empty(size, np.uint8)
+        return cpu.aligned(size)
     if out.dtype != np.uint8 or out.ndim != 1 or not (out.flags.c_contiguous and out.flags.writeable) or len(out) < size:
         raise Invalid(f"encode needs out= as {size} writable bytes or more, but got {out.dtype}{out.shape}. Ask size(length).")
     return out[:size]
