@@ -9,7 +9,7 @@ demo: $(READY)  ## train a real model with slow workers, coded against uncoded, 
 	.venv/bin/unstraggle demo -o out/demo
 
 test: check  ## lint, types and all tests
-	$(PY) -m pytest -n 2
+	$(PY) -m pytest -n 2 --dist loadgroup
 
 check: $(READY)  ## lint and types only
 	$(PY) -m ruff check .

@@ -1,12 +1,16 @@
 """plan.deadline: the deadline and the code belong together, and the code is unbiased for the work that it really gives."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
-from unstraggle import Deadline, Invalid
+from unstraggle import Deadline, Invalid, plan
 from unstraggle.latency import Empirical, Heterogeneous, Pareto, ShiftedExponential, TwoSpeed, Weibull
-from unstraggle.plan import deadline, least_bound, mean_squared_error
+from unstraggle.plan import least_bound, mean_squared_error
 from unstraggle.plan.deadline import _survival, _trial, _work
+
+deadline = cache(plan.deadline)
 
 UNIT = ShiftedExponential(rate=1, shift=1)
 UNEQUAL = Heterogeneous([UNIT] * 8 + [ShiftedExponential(rate=0.1, shift=1)] * 2)
