@@ -179,6 +179,17 @@ def test_an_error_of_the_problem_is_raised_with_its_traceback():
         assert "in grad" in caught.value.details
 
 
+def test_an_error_that_several_workers_meet_is_raised_once():
+    """Later ones report it when the next round has begun, which must not suffer."""
+    with Master(codes.fractional_repetition(4, s=3), Local(Constant(4, fails_at=(1, 1)))) as master:
+        for step in range(5):
+            if step == 1:
+                with pytest.raises(WorkerFailed):
+                    run(master)
+            else:
+                assert run(master, delays=np.full(4, 0.05)).exact
+
+
 def test_a_worker_that_dies_of_its_task_is_a_named_error_in_the_end():
     """It is started again and dies again; nothing hangs."""
     with (

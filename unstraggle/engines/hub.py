@@ -60,6 +60,7 @@ class Hub:
         self.round, self.origin = -1, time.monotonic()
         self.events: list[Incoming] = []
         self.failure: WorkerFailed | None = None
+        self._failed = -1
         self._dtype, self._heartbeat, self._greet = dtype, heartbeat, greet
         self._senders = code.messages.worker.tolist()
         heads = [frame.head_size(int(tasks)) for tasks in np.bincount(code.tasks.worker, minlength=code.n)]
@@ -194,7 +195,8 @@ class Hub:
             self.events.append(Joined(link.worker, self.clock()))
         elif what.kind == wire.TAKEN:
             seat.taking = False
-        elif what.kind == wire.FAILED and self.failure is None:
+        elif what.kind == wire.FAILED and self.failure is None and what.round > self._failed:
+            self._failed = what.round  # once a round: others that hold the same partition fail as well
             self.failure = WorkerFailed(link.worker, body.tobytes().decode(errors="replace"))
 
     def _message(self, worker: int, what: Head, body: Bytes) -> Message:

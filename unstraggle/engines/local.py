@@ -72,7 +72,7 @@ class Local:
         self._start_within, self._method = start_within, start_method
         self._seats: list[Seat] = []
         self._origin = self._last_look = time.monotonic()
-        self._round = -1
+        self._round = self._failed = -1
         self._areas: tuple[Area, ...] = ()
         self._events: list[Incoming] = []
         self._exits: dict[int, int | None] = {}
@@ -234,12 +234,18 @@ class Local:
                 if kind == READY:
                     self._welcome(worker, now)
                 elif kind == FAILED:
-                    raise WorkerFailed(worker, self._board.read_report(worker))
+                    self._fail(worker, round)
                 elif round == self._round:
                     start, room = self._slots[index]
                     self._events.append(frame.read(self._payloads[start : start + room], now, checked=False))
                 else:
                     self._events.append(Message(worker, index, round, now, NOTHING))
+
+    def _fail(self, worker: int, round: int) -> None:
+        """Raise what a worker reports, once a round: others that hold the same partition fail as well."""
+        if not 0 <= round <= self._failed:
+            self._failed = round
+            raise WorkerFailed(worker, self._board.read_report(worker))
 
     def _drain(self) -> Iterator[bytes]:
         with contextlib.suppress(BlockingIOError):

@@ -68,7 +68,7 @@ class MPI:
         self._seats: list[Seat] = []
         self._pace = Pace()
         self._origin = self._last_look = time.monotonic()
-        self._round = -1
+        self._round = self._failed = -1
         self._events: list[Incoming] = []
 
     def open(self, code: Code) -> None:
@@ -189,12 +189,19 @@ class MPI:
             self._events += [event for worker, one in mine if worker >= 0 for event in self._take(worker, one, now)]
             for worker, one in mine:
                 if one.kind == FAILED:
-                    raise WorkerFailed(worker, one.data.tobytes().decode(errors="replace"))
+                    self._fail(worker, one.data.tobytes())
         for seat in self._seats:
             if seat.waiting is not None:
                 self._post(seat)
         self._bury()
         self._look_for_hung()
+
+    def _fail(self, worker: int, report: bytes) -> None:
+        """Raise what a worker reports, once a round: others that hold the same partition fail as well."""
+        round, words = NUMBER.unpack(report[: NUMBER.size])[0], report[NUMBER.size :]
+        if not 0 <= round <= self._failed:
+            self._failed = round
+            raise WorkerFailed(worker, words.decode(errors="replace"))
 
     def _take(self, worker: int, parcel: Parcel, now: float) -> Iterator[Incoming]:
         seat = self._seats[worker]

@@ -22,7 +22,7 @@ from ..worker import Outgoing
 from . import frame
 from .base import Bytes
 from .mpi_launch import TOGETHER, run_program
-from .mpi_order import Clock, machine, read_order, round_of
+from .mpi_order import NUMBER, Clock, machine, read_order, round_of
 from .mpi_wire import BEAT, BYE, CANCEL, CLOSE, EXIT, FAILED, FRAME, ORDER, PING, PONG, READY, SETUP, Pace, Parcel, Wire
 from .serve import Abandoned, Share, Times, run
 
@@ -101,7 +101,7 @@ class Worker:
             self._share, master, self._beat = Unpickler(io.BytesIO(parcel.data.data), self._program).load()
         except Exception:
             self._share = None
-            self._say(FAILED, traceback.format_exc().encode())
+            self._report()
             return
         self._clock = Clock(master)
         while not self._clock.known and self._setup is None:
@@ -122,7 +122,7 @@ class Worker:
             self._origin = job.origin
             run(share, job, self.send, self.stopped, self.wait)
         except Exception:
-            self._say(FAILED, traceback.format_exc().encode())
+            self._report()
         self._pace.reset()
 
     # While it computes
@@ -156,6 +156,10 @@ class Worker:
         self._say(FRAME, data)
         if self._wire.going(FRAME):
             self._wake.set()
+
+    def _report(self) -> None:
+        """Tell the master what was raised, and in which round; -1 for the start."""
+        self._say(FAILED, NUMBER.pack(self._round) + traceback.format_exc().encode(errors="replace"))
 
     def _say(self, kind: int, data: Any) -> None:
         self._wire.send(0, kind, self._engine, data)
