@@ -44,6 +44,7 @@ def test_an_older_trace_outlives_what_cannot_start_and_is_replaced_by_what_can(c
     assert trace.read(tmp_path / "trace.jsonl").n == 3
 
 
+@pytest.mark.slow
 def test_images_are_trained_on_with_torch(tmp_path):
     data = json.loads(run("measure", "--task", "digits", "-n", "2", "--rounds", "4", "-o", str(tmp_path), "--json").stdout)
     assert data["rounds"] == 4 and data["workers"] == 2 and len(trace.read(tmp_path / "trace.jsonl")) == 4

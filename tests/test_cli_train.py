@@ -29,6 +29,7 @@ def test_train_compares_schemes_on_the_same_stragglers(tmp_path):
         assert len(trace.read(tmp_path / folder / "trace.jsonl")) == 9
 
 
+@pytest.mark.slow
 def test_train_with_one_scheme_as_a_table():
     table = run("train", *SHORT, "--repeats", "1", "--scheme", "cyclic_repetition(4, s=1)").stdout
     assert "cyclic_repetition" in table and "wait for all" in table and "nan" not in table

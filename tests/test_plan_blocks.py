@@ -287,6 +287,7 @@ def test_one_worker_and_one_coordinate():
     assert block_sizes(Empirical([2.0]), 4, 100).params["sizes"] == [100, 0, 0, 0], "constant times need no redundancy"
 
 
+@pytest.mark.slow
 def test_thousand_workers():
     plan = block_sizes(PAPER, 1000, 1_000_000)
     assert plan.cost < block_sizes(PAPER, 1000, 1_000_000, "frequency").cost

@@ -288,6 +288,7 @@ def test_figure_with_other_parameters():
         assert (np.diff([row["load"] for row in line]) > 0).all() and (np.diff([row["time"] for row in line]) < 0).all()
 
 
+@pytest.mark.slow
 def test_reproduction_writes_picture_table_and_data(tmp_path):
     rows = reproduce_front(tmp_path, rounds=100, seed=1)
     assert (tmp_path / "mmc-front.png").stat().st_size > 20_000 and (tmp_path / "mmc-front.pdf").stat().st_size > 5_000
