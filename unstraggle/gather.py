@@ -40,7 +40,8 @@ class Gather:
         self._blocks = code.messages.block.tolist()
         self._plain = (code.messages.bits == 32).tolist()
         self._known = known_weights(code)
-        self._places = 0 if self._known is None else int(self._known[1].max()) + 1
+        self._place = list(range(len(self._senders))) if self._known is None else self._known[1].tolist()
+        self._places = 0 if self._known is None else max(self._place) + 1
         self.clear()
 
     def clear(self) -> None:
@@ -70,7 +71,7 @@ class Gather:
     def add(self, messages: Sequence[Message]) -> None:
         """Take checked messages. Where weights are known, of equal ones only the first, and add those whose turn it is."""
         for message in messages:
-            place = message.index if self._known is None else int(self._known[1][message.index])
+            place = self._place[message.index]
             if place not in self._at:
                 self._at[place] = message.index
                 self._vectors[message.index] = self._vector(message)
