@@ -110,9 +110,8 @@ class Threads:
                 time.sleep(min(1e-3, max(0.0, until - job.now())))
 
         def send(message: Outgoing, payload: Any, checksum: int, times: Any) -> None:
-            began, ended = np.array(times).reshape(-1, 2).T
-            came = Message(share.worker, message.index, job.round, job.now(), payload, checksum, began, ended)
-            self._inbox.put(came)
+            known = np.array(times).reshape(-1, 2)
+            self._inbox.put(Message(share.worker, message.index, job.round, job.now(), payload, checksum, known))
 
         run(share, job, send, stopped, wait)
 

@@ -24,8 +24,8 @@ def test_round_trip(data, tasks):
     assert (message.worker, message.index, message.round, message.time) == (3, 7, 9, 1.5)
     assert bytes(message.payload) == data
     assert message.checksum == frame.checksum(payload)
-    assert message.started.tolist() == list(range(tasks))
-    assert message.ended.tolist() == [task + 0.5 for task in range(tasks)]
+    assert message.times[:, 0].tolist() == list(range(tasks))
+    assert message.times[:, 1].tolist() == [task + 0.5 for task in range(tasks)]
 
 
 @given(st.binary(min_size=1, max_size=100), st.data())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Arrived:
     """A message of round `round` is at the master."""
 
@@ -14,7 +14,7 @@ class Arrived:
     round: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Lost:
     """A worker is gone: what it has not delivered will not come."""
 
@@ -22,7 +22,7 @@ class Lost:
     time: float
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Dropped:
     """A message will not come although its worker is alive: it was damaged or lost on its way."""
 
@@ -30,7 +30,7 @@ class Dropped:
     time: float
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Joined:
     """A worker computes this round (again): what it has not delivered may still come."""
 
@@ -38,7 +38,7 @@ class Joined:
     time: float
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Elapsed:
     """Time has passed and nothing else happened."""
 

@@ -170,23 +170,25 @@ class Current:
 
     def _event(self, incoming: Incoming) -> Event:
         """What the round is told: damaged messages do not count as arrived."""
+        if isinstance(incoming, Message):
+            return self._arrival(incoming)
+        if isinstance(incoming, Joined):
+            return self._welcome(incoming)
         if isinstance(incoming, Lost):
             self._lost.add(incoming.worker)
             self.missed.add(incoming.worker)
-            return incoming
-        if isinstance(incoming, Joined):
-            return self._welcome(incoming)
-        if isinstance(incoming, Dropped):
-            return incoming
-        if incoming.round == self.round.number and self.round.open:
+        return incoming
+
+    def _arrival(self, message: Message) -> Event:
+        if message.round == self.round.number and self.round.open:
             try:
-                self._gather.check(incoming)
+                self._gather.check(message)
             except Invalid:
                 self.damaged += 1
-                known = 0 <= incoming.index < len(self.round.got)
-                return Dropped(incoming.index, incoming.time) if known else Elapsed(incoming.time)
-            self._good.append(incoming)
-        return Arrived(incoming.index, incoming.time, incoming.round)
+                known = 0 <= message.index < len(self.round.got)
+                return Dropped(message.index, message.time) if known else Elapsed(message.time)
+            self._good.append(message)
+        return Arrived(message.index, message.time, message.round)
 
     def _welcome(self, joined: Joined) -> Event:
         """A worker that comes back in a round that still waits gets its order."""
@@ -285,11 +287,11 @@ class Current:
     def _split(self, decode: float) -> Split:
         """Along the message that came last: its worker's tasks, its way, and the rest."""
         last = max(self.taken, key=lambda message: message.time, default=None)
-        if last is None or last.ended is None or last.started is None or not len(last.ended):
+        if last is None or last.times is None or not len(last.times):
             return Split(0.0, 0.0, self.round.clock, decode)
-        mine = [m for m in self.taken if m.worker == last.worker and m.started is not None and m.ended is not None]
-        compute = float(sum((m.ended - m.started).sum() for m in mine))  # type: ignore[operator]
-        transfer = max(0.0, last.time - float(last.ended[-1]))
+        mine = [m.times for m in self.taken if m.worker == last.worker and m.times is not None]
+        compute = float(sum((times[:, 1] - times[:, 0]).sum() for times in mine))
+        transfer = max(0.0, last.time - float(last.times[-1, 1]))
         return Split(compute, transfer, max(0.0, last.time - compute - transfer), decode)
 
 

@@ -57,8 +57,8 @@ class Recorder:
 
         An engine on a sampled clock knows arrivals only: the time since the last one is shared in proportion to work.
         """
-        if message.started is not None and message.ended is not None:
-            return np.maximum(message.started, 0.0), np.maximum(message.ended, 0.0)
+        if message.times is not None:
+            return tuple(np.maximum(message.times, 0.0).T)
         known = int(np.isfinite(arrived).sum())
         began = float(arrived[known - 1]) if known else 0.0
         work = self._work[message.worker, known : len(arrived)]

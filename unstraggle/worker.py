@@ -80,7 +80,7 @@ class Program:
         partials = [(first[task], last) for task, last in self.last_use.items()]
         return _most(sums, len(self.tasks)), _most(partials, len(self.tasks))
 
-    @property
+    @cached_property
     def folds(self) -> bool:
         """Whether partial gradients are added to their messages at once. Almost always that needs the least memory."""
         return self.waiting[0] <= self.waiting[1]

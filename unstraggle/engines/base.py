@@ -41,12 +41,12 @@ class Order:
     delays: NDArray[np.float64] | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Message:
     """A message as it came: row `index` of the code's table. Its payload is read-only and valid until the next round starts.
 
-    time: of arrival, in seconds since the start of the round. started, ended: (tasks,) of the worker's tasks since its last
-    message. checksum: of the payload where it has none of its own (see `frame.checksum`); None: it came without one.
+    time: of arrival, in seconds since the start of the round. times: (tasks, 2) start and end of the worker's tasks since its
+    last message. checksum: of the payload where it has none of its own (see `frame.checksum`); None: it came without one.
     """
 
     worker: int
@@ -55,8 +55,7 @@ class Message:
     time: float
     payload: Bytes
     checksum: int | None = None
-    started: NDArray[np.float64] | None = None
-    ended: NDArray[np.float64] | None = None
+    times: NDArray[np.float64] | None = None
 
 
 Incoming = Message | Dropped | Lost | Joined

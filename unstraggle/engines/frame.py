@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import cache
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +32,7 @@ from .base import Bytes, Message
 MAGIC = b"\x89USF"
 VERSION = 1
 HEADER = struct.Struct("<4sHHIIqQQ")
+TIMES = np.dtype("<f8")
 ALIGN = 64
 MOST_TASKS = 2**16 - 1
 
@@ -55,12 +58,16 @@ def write_head(
 ) -> int:
     """Put the header of a message in front of its payload; gives the bytes it takes. total: checksum of the payload."""
     times = times[-MOST_TASKS:]
-    start = head_size(len(times))
-    HEADER.pack_into(out.data, 0, MAGIC, VERSION, len(times), worker, index, round, size, total)
-    room = out[HEADER.size : start]
-    room[:] = 0
-    room[: 16 * len(times)] = np.asarray(times, dtype="<f8").reshape(-1).view(np.uint8)
+    head, start = _head(len(times))
+    head.pack_into(out.data, 0, MAGIC, VERSION, len(times), worker, index, round, size, total, *chain.from_iterable(times))
     return start
+
+
+@cache
+def _head(tasks: int) -> tuple[struct.Struct, int]:
+    """All that stands before the payload, and its bytes."""
+    start = head_size(tasks)
+    return struct.Struct(f"{HEADER.format}{2 * tasks}d{start - HEADER.size - 16 * tasks}x"), start
 
 
 def read(frame: Bytes, time: float, checked: bool = True) -> Message:
@@ -76,9 +83,8 @@ def read(frame: Bytes, time: float, checked: bool = True) -> Message:
             f"A frame starts with {MAGIC!r} and version {VERSION}, but got {magic!r} and {version}. "
             "Use the same release on both sides."
         )
-    start = head_size(tasks)
+    start = _head(tasks)[1]
     if start + size > len(frame):
         raise Invalid(f"A frame for {size} bytes of payload has {start + size} bytes, but got {len(frame)}. It was cut off.")
-    times: NDArray[np.float64] = frame[HEADER.size : HEADER.size + 16 * tasks].view("<f8").reshape(tasks, 2)
-    payload = frame[start : start + size]
-    return Message(worker, index, round, time, payload, total if checked else None, times[:, 0], times[:, 1])
+    times: NDArray[np.float64] = np.ndarray((tasks, 2), TIMES, frame, HEADER.size)
+    return Message(worker, index, round, time, frame[start : start + size], total if checked else None, times)

@@ -88,7 +88,8 @@ class Local:
         self._board = Board(board.map(), code.n, len(code.messages))
         self._board.round[0], self._board.cancelled[:] = -1, -1
         self._params = params.map().view(self._dtype).reshape(2, -1)
-        self._payloads = self._areas[2].map()
+        payloads = self._areas[2].map()
+        self._frames = [payloads[start : start + room] for start, room in self._slots]
         self._inbox, self._notes = os.pipe()
         os.set_blocking(self._inbox, False)
         self._watch = select.epoll()
@@ -158,7 +159,7 @@ class Local:
         for area in self._areas:
             area.close()
         self._areas = ()
-        del self._board, self._params, self._payloads
+        del self._board, self._params, self._frames
 
     # Starting
 
@@ -236,8 +237,7 @@ class Local:
                 elif kind == FAILED:
                     self._fail(worker, round)
                 elif round == self._round:
-                    start, room = self._slots[index]
-                    self._events.append(frame.read(self._payloads[start : start + room], now, checked=False))
+                    self._events.append(frame.read(self._frames[index], now, checked=False))
                 else:
                     self._events.append(Message(worker, index, round, now, NOTHING))
 

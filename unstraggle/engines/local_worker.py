@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import select
@@ -55,6 +56,8 @@ def main(data: bytes, channels: Channels) -> None:
     share: Share = pickle.loads(data)
     worker = Worker(share, channels)
     threading.Thread(target=worker.beat, args=(os.getppid(),), daemon=True).start()
+    gc.collect()
+    gc.freeze()  # what is here stays: collections need not look at it in the middle of a round
     worker.note(READY)
     while (job := worker.next_job()) is not None:
         try:
@@ -72,9 +75,9 @@ class Worker:
         self._board = Board(channels.board.map(), channels.n, channels.messages)
         self._params = channels.params.map().view(channels.param_type).reshape(2, -1)[:, : channels.dim]
         self._params.flags.writeable = False
-        self._payloads = channels.payloads.map()
+        payloads = channels.payloads.map()
         self._mine = [message.index for message in share.program.messages]
-        self._slots = dict(zip(self._mine, channels.slots, strict=True))
+        self._slots = {m: payloads[start : start + room] for m, (start, room) in zip(self._mine, channels.slots, strict=True)}
         self._round = -1
 
     def next_job(self) -> Job | None:
@@ -99,8 +102,7 @@ class Worker:
 
     def send(self, message: Outgoing, payload: Bytes, checksum: int, times: Times) -> None:
         """Copy the payload to its slot and tell the master."""
-        start, room = self._slots[message.index]
-        slot = self._payloads[start : start + room]
+        slot = self._slots[message.index]
         at = frame.write_head(slot, self.number, message.index, self._round, len(payload), checksum, times)
         slot[at : at + len(payload)] = payload
         self.note(SENT, self._round, message.index)
