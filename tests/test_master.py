@@ -9,7 +9,7 @@ from unstraggle.engines import Chaos, Message, Virtual
 from unstraggle.gather import Gather, known_weights
 from unstraggle.latency import Bernoulli, Exponential, Heterogeneous, ShiftedExponential
 from unstraggle.problems import LeastSquares, Logistic
-from unstraggle.sums import weighted_sum
+from unstraggle.sums import LONG, weighted_sum
 from unstraggle.testing import BrokenEngine, check_engine
 
 from .examples import APPROXIMATE_EXAMPLES, EXAMPLES, example
@@ -174,7 +174,7 @@ def test_which_codes_know_their_weights():
     assert known_weights(codes.quantize(codes.fractional_repetition(6, s=2), bits=8, bucket=512)) is None
 
 
-@pytest.mark.parametrize("length", [5, 20_000])
+@pytest.mark.parametrize("length", [5, 20_000, LONG + 3])
 @pytest.mark.parametrize("kind", ["f4", "f8"])
 @pytest.mark.parametrize("count", [1, 3, 4, 9])
 def test_weighted_sums(length, kind, count):

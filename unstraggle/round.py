@@ -101,7 +101,8 @@ class Round:
         return float(self.code.decoder.residual(self.got))
 
     def _take(self, event: Event) -> None:
-        self.clock = max(self.clock, event.time) if self.open else self.clock
+        if event.time > self.clock and self.open:
+            self.clock = event.time
         if isinstance(event, Arrived):
             self._arrive(event)
         elif isinstance(event, Lost) and self.open:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +20,7 @@ from .recovery import By, require_by
 from .round import Load, Round, State, require_load, require_stop_by
 from .rounds import NORMAL_975, Rounds, Sample
 from .stop import Recovered, Stop
+from .threads import cores
 
 CHUNK = 8192
 """Rounds drawn from one random stream. Fixed, so that results depend on neither threads nor memory."""
@@ -96,7 +96,7 @@ def _collect(
     """Run chunks on threads, take their results in order, and stop when the mean is known well enough."""
     result: Result = (np.empty(rounds), np.empty(rounds, dtype=np.int32), np.empty(rounds, dtype=bool))
     done = 0
-    for piece in _in_order(chunk, rounds, rng, threads or _cores()):
+    for piece in _in_order(chunk, rounds, rng, threads or cores()):
         for whole, values in zip(result, piece, strict=True):
             whole[done : done + len(values)] = values
         done += len(piece[0])
@@ -131,10 +131,6 @@ def _in_order(
 def _precise(times: NDArray[np.float64], precision: float) -> bool:
     sample = Sample(times)
     return NORMAL_975 * sample.se <= precision * sample.mean
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _chunk(

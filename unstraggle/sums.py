@@ -9,11 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .threads import cores, pool
+
 SHORT = 1 << 14
 """Coordinates below which NumPy is as good as a kernel, which takes a second to load."""
 
 PIECE = 1 << 17
 """Coordinates that are summed at a time."""
+
+LONG = 1 << 20
+"""Coordinates from which on two threads share the work: while the last messages are added, workers are idle."""
 
 
 def weighted_sum(
@@ -34,8 +39,11 @@ def weighted_sum(
 
 
 def _in_pieces(out: NDArray[Any], weights: list[float], vectors: Sequence[NDArray[Any]], fresh: bool) -> NDArray[Any]:
-    """Piece by piece of the sum, each of which stays in cache while vectors are added to it, four in a pass."""
-    kernels, room = _kernels(), np.empty(PIECE)
+    """Four vectors in one pass. Else piece by piece of the sum, each of which stays in cache while vectors are added to it."""
+    kernels = _kernels()
+    if len(vectors) == 4:
+        return _by_threads(kernels.set_four if fresh else kernels.add_four, out, weights, vectors)
+    room = np.empty(PIECE)
     for start in range(0, len(out), PIECE):
         target = out[start : start + PIECE]
         total, parts = room[: len(target)], [vector[start : start + PIECE] for vector in vectors]
@@ -49,6 +57,19 @@ def _in_pieces(out: NDArray[Any], weights: list[float], vectors: Sequence[NDArra
         for at in range(first + (len(parts) - first) // 4 * 4, len(parts)):
             kernels.add_one(total, parts[at], weights[at])
         target[:] = total
+    return out
+
+
+def _by_threads(kernel: Any, out: NDArray[Any], weights: list[float], vectors: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """One pass, by two threads where it is long."""
+
+    def run(start: int, stop: int) -> None:
+        kernel(out[start:stop], *(vector[start:stop] for vector in vectors), *weights)
+
+    if len(out) < LONG or cores() == 1:
+        run(0, len(out))
+    else:
+        list(pool(2).map(run, [0, len(out) // 2], [len(out) // 2, len(out)]))
     return out
 
 

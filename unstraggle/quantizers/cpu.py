@@ -5,15 +5,13 @@ The kernels know only whole blocks. What is left of a vector goes into a block o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..threads import pool
 from . import cpu_kernels as kernels
 from .layout import BLOCK, LANES, MASK, Format, Kind, blocks_of, mix64
 from .reference import tree_sum
@@ -33,13 +31,7 @@ def spread(run: Callable[[int, int], Result], blocks: int, threads: int, unit: i
         return [run(0, blocks)]
     step = -(-CHUNK // unit) * unit
     starts = range(0, blocks, step)
-    return list(_pool(os.getpid(), threads).map(lambda first: run(first, min(first + step, blocks)), starts))
-
-
-@lru_cache(maxsize=8)
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads of this process: those of a parent do not survive a fork."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="unstraggle-quantizers")
+    return list(pool(threads).map(lambda first: run(first, min(first + step, blocks)), starts))
 
 
 class Source:
