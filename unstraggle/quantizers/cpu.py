@@ -60,7 +60,7 @@ def grid(format: Format, source: Source, threads: int = 1) -> tuple[np.float32, 
     return np.float32(step), np.float32(scale), float(factor)
 
 
-ALIGNED, STREAMED = 64, 1 << 25
+ALIGNED, STREAMED = 64, 1 << 24
 """Bytes of a payload from which on its words go past the caches, which could not hold them anyway, if they are so aligned."""
 
 

@@ -88,32 +88,76 @@ class Sums:
             store(b, b.add(load(b, WORDS, address, BYTES * place), keyed), address, BYTES * place)
 
 
+class Squares:
+    """The sum of squares of a block, row by row, in four strands."""
+
+    def __init__(self) -> None:
+        self.strands: list[Any] = []
+
+    def add(self, b: Any, x: Any, row: int) -> None:
+        value = load(b, FLOATS, x, BYTES * row)
+        square = b.fmul(value, value)
+        if row < 4:
+            self.strands.append(square)
+        else:
+            self.strands[row % 4] = b.fadd(self.strands[row % 4], square)
+
+    def total(self, b: Any) -> list[Any]:
+        """The sum, and the lanes in which it is not zero as bits."""
+        strands = self.strands
+        total = b.fadd(b.fadd(strands[0], strands[1]), b.fadd(strands[2], strands[3]))
+        lanes = b.bitcast(b.fcmp_unordered("!=", total, const(0.0, FLOATS)), ir.IntType(LANES))
+        for half in (8, 4, 2, 1):
+            total = b.fadd(total, b.shuffle_vector(total, total, const(tuple((lane + half) % LANES for lane in range(LANES)))))
+        return [b.extract_element(total, WORD(0)), b.zext(lanes, INT)]
+
+
+def packed(b: Any, bits: Any, stream: Any, arguments: Any, also: Any = lambda row: None) -> None:
+    """Quantise a block row by row and add to the checksums. also: what else to do in each row."""
+    x, scale, one, two, words, sums = arguments
+    n, past, scale, key = bits.literal_value, stream.literal_value, splat(b, scale), splat(b, two)
+    base, checks, word = b.xor(splat(b, one), const(LANE_KEYS)), Sums(), None
+
+    def finish(number, value):
+        store(b, value, words, BYTES * number, align=BYTES if past else 1, stream=bool(past))
+        checks.add(b, value)
+
+    for row in range(ROWS):
+        also(row)
+        value = rounded(b, n, x, scale, base, key, row)
+        number, used = divmod(row * n, 32)
+        if used + n > 32:
+            finish(number, join(b, word, value, 32 - used))
+        # What stands above the field in a new word is pushed out by the fields that follow.
+        word = b.lshr(value, const(32 - n)) if used == 0 or used + n > 32 else join(b, word, value, n)
+        if used + n == 32:
+            finish(number, word)
+    checks.save(b, one, two, sums)
+
+
 @intrinsic(prefer_literal=True)
 def pack_block(context, bits, stream, x, scale, one, two, words, sums):
     """Quantise the 512 floats at x into 16 * bits words, and add to the checksums. stream: past the caches; needs alignment."""
-    n, past = bits.literal_value, stream.literal_value
     signature = types.void(bits, stream, types.int64, types.float32, types.uint32, types.uint32, types.int64, types.int64)
 
     def generate(context, b, signature, arguments):
-        _, _, x, scale, one, two, words, sums = arguments
-        scale, key = splat(b, scale), splat(b, two)
-        base, checks, word = b.xor(splat(b, one), const(LANE_KEYS)), Sums(), None
-
-        def finish(number, value):
-            store(b, value, words, BYTES * number, align=BYTES if past else 1, stream=bool(past))
-            checks.add(b, value)
-
-        for row in range(ROWS):
-            value = rounded(b, n, x, scale, base, key, row)
-            number, used = divmod(row * n, 32)
-            if used + n > 32:
-                finish(number, join(b, word, value, 32 - used))
-            # What stands above the field in a new word is pushed out by the fields that follow.
-            word = b.lshr(value, const(32 - n)) if used == 0 or used + n > 32 else join(b, word, value, n)
-            if used + n == 32:
-                finish(number, word)
-        checks.save(b, one, two, sums)
+        packed(b, bits, stream, arguments[2:])
         return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic(prefer_literal=True)
+def pack_and_look_ahead(context, bits, stream, x, scale, one, two, words, sums, ahead):
+    """`pack_block`, and meanwhile `square_block` of another block: alone, each leaves units of the processor idle."""
+    addresses = [types.int64] * 3
+    result = types.Tuple((types.float32, types.int64))
+    signature = result(bits, stream, types.int64, types.float32, types.uint32, types.uint32, *addresses)
+
+    def generate(context, b, signature, arguments):
+        squares = Squares()
+        packed(b, bits, stream, arguments[2:-1], lambda row: squares.add(b, arguments[-1], row))
+        return context.make_tuple(b, result, squares.total(b))
 
     return signature, generate
 
@@ -194,17 +238,10 @@ def square_block(context, x):
     signature = types.Tuple((types.float32, types.int64))(types.int64)
 
     def generate(context, b, signature, arguments):
-        (x,) = arguments
-        values = [load(b, FLOATS, x, BYTES * row) for row in range(ROWS)]
-        strands = [b.fmul(value, value) for value in values[:4]]
-        for row in range(4, ROWS):
-            strands[row % 4] = b.fadd(strands[row % 4], b.fmul(values[row], values[row]))
-        total = b.fadd(b.fadd(strands[0], strands[1]), b.fadd(strands[2], strands[3]))
-        lanes = b.bitcast(b.fcmp_unordered("!=", total, const(0.0, FLOATS)), ir.IntType(LANES))
-        for half in (8, 4, 2, 1):
-            total = b.fadd(total, b.shuffle_vector(total, total, const(tuple((lane + half) % LANES for lane in range(LANES)))))
-        values = [b.extract_element(total, WORD(0)), b.zext(lanes, INT)]
-        return context.make_tuple(b, signature.return_type, values)
+        squares = Squares()
+        for row in range(ROWS):
+            squares.add(b, arguments[0], row)
+        return context.make_tuple(b, signature.return_type, squares.total(b))
 
     return signature, generate
 
@@ -353,36 +390,34 @@ def settle(context):
 
 
 @lru_cache(maxsize=64)
-def quantiser(bits: int, pairs: int = 0, stream: int = 0) -> Any:
+def quantiser(bits: int, small: int = 0, stream: int = 0) -> Any:
     """The kernel that quantises and packs blocks first..last, in buckets of `per` blocks of which there are `end` in all.
 
-    Each bucket gets its own grid, unless scale > 0 says that the grid is known. pairs: for buckets that are one block, of which
-    two get their norms at a time. stream: words go past the caches.
+    Each bucket gets its own grid, unless scale > 0 says that the grid is known. small: for buckets that are one block, where
+    the norm of the next one is computed while one is packed. stream: words go past the caches.
     """
 
     @njit(nogil=True, cache=True)
     def quantise(x, rest, whole, first, last, end, per, spacing, span, unit, scale, factor, key, steps, words, sums, room):
-        known, block = scale > 0, first
+        known, block, fresh = scale > 0, first, True
         while block < last:
-            if pairs and block + 2 <= min(last, whole):
-                here, there = x + 4 * BLOCK * block, words + BYTES * bits * block
-                total, lanes = square_block(here)
-                total_2, lanes_2 = square_block(here + 4 * BLOCK)
-                if usual(total, lanes) and usual(total_2, lanes_2):
-                    norm, norm_2 = np.sqrt(total), np.sqrt(total_2)
-                    steps[block], steps[block + 1] = norm * spacing, norm_2 * spacing
+            if small:
+                here = x + 4 * BLOCK * block if block < whole else rest
+                if fresh:
+                    total, lanes = square_block(here)
+                fresh = block >= whole or not usual(total, lanes)
+                if not fresh:
+                    norm, ahead = np.sqrt(total), here + 4 * BLOCK if block + 1 < whole else rest
+                    steps[block] = norm * spacing
                     one, two = block_keys(key, block)
-                    pack_block(bits, stream, here, span / norm, one, two, there, sums)
-                    one, two = block_keys(key, block + 1)
-                    pack_block(bits, stream, here + 4 * BLOCK, span / norm_2, one, two, there + BYTES * bits, sums)
-                    block += 2
+                    there = words + BYTES * bits * block
+                    total, lanes = pack_and_look_ahead(bits, stream, here, span / norm, one, two, there, sums, ahead)
+                    block += 1
                     continue
             bucket = block // per
             start, stop = bucket * per, min(bucket * per + per, end)
             if not known:
-                if per == 1:
-                    total, lanes = square_block(x + 4 * BLOCK * block if block < whole else rest)
-                else:
+                if not small:
                     wide, lanes = square_sum(x, rest, whole, start, stop, 1.0, room)
                     total = np.float32(wide)
                 step, scale, factor = grid(x, rest, whole, start, stop, total, lanes, spacing, span, unit, room)

@@ -58,26 +58,29 @@ def _room(out: Bytes | None, size: int) -> Bytes:
 
 
 def _quantise(format: Format, x: Floats, seed: int, buffer: Bytes, words: Bytes, gain: float, threads: int) -> int:
-    steps = np.zeros(format.buckets(len(x)), np.float32)
+    place = steps_of(buffer, format, len(x))
+    steps = place if place.flags.aligned else np.empty(len(place), np.float32)
+    steps[:] = 0
     checksum = cpu.quantise(format, x, seed, steps, words, threads) if len(x) else 0
     with np.errstate(over="ignore"):
         steps *= np.float32(gain)
-        norms = steps * np.float32(format.levels)
-    if checksum is None or not np.isfinite(norms).all():
-        _refuse(x, norms)
-    steps_of(buffer, format, len(x))[:] = steps
+        largest = steps.max(initial=0) * np.float32(format.levels)
+    if checksum is None or not np.isfinite(largest):
+        _refuse(x, largest)
+    if steps is not place:
+        place[:] = steps
     return checksum or 0
 
 
 def _copy(format: Format, x: Floats, seed: int, words: Bytes, gain: float, threads: int) -> int:
     if len(x) and not (np.isfinite(x.min()) and np.isfinite(x.max())):
-        _refuse(x, x)
+        _refuse(x, x.max())
     np.multiply(x, np.float32(gain), out=words.view("<f4"))
     return cpu.checksum(words, format.bits, cpu.key_of(seed), threads)
 
 
-def _refuse(x: Floats, norms: Floats) -> None:
+def _refuse(x: Floats, norm: np.float32) -> None:
     broken = np.flatnonzero(~np.isfinite(x))
     if len(broken):
         raise Invalid(f"A quantizer needs finite coordinates, but got x[{broken[0]}]={x[broken[0]]}. Skip the step, or clip x.")
-    raise Invalid(f"A quantizer needs norms within float32, but got {norms.max()}. Divide x by a power of two.")
+    raise Invalid(f"A quantizer needs norms within float32, but got {norm}. Divide x by a power of two.")

@@ -13,7 +13,7 @@ from .sign import Sign
 def warmup(*bits: int) -> None:
     """Compile the kernels of these numbers of bits, or load them from the cache: 1 for Sign, 2 to 16 for QSGD, 32 for Identity.
 
-    Without it the first payload of each number of bits takes about a second the first time on a machine. Payloads of 32 MB and
+    Without it the first payload of each number of bits takes about a second the first time on a machine. Payloads of 16 MB and
     more, and those with buckets of 512, have kernels of their own, which are not compiled here.
 
     >>> warmup(4)
