@@ -34,7 +34,7 @@ class Gather:
     def __init__(self, code: Code, dim: int, dtype: np.dtype[Any]) -> None:
         self._code, self._dim, self._dtype = code, dim, dtype
         self._numbers = number_type(code, dtype)
-        self._sizes = payload_sizes(code, dim, dtype)
+        self._sizes = payload_sizes(code, dim, dtype).tolist()
         self._slices = block_slices(dim, code.blocks)
         self._senders = code.messages.worker.tolist()
         self._blocks = code.messages.block.tolist()
@@ -54,15 +54,14 @@ class Gather:
 
     def check(self, message: Message) -> None:
         """Refuse a message that is not what the code says, or was changed on its way."""
-        if not 0 <= message.index < len(self._senders) or self._senders[message.index] != message.worker:
-            raise Invalid(f"{self._code.name} has no message {message.index} of worker {message.worker}.")
-        if len(message.payload) != self._sizes[message.index]:
-            raise Invalid(
-                f"Message {message.index} has {self._sizes[message.index]} bytes of payload, but {len(message.payload)} came."
-            )
-        if self._plain[message.index]:
+        index, size = message.index, len(message.payload)
+        if not 0 <= index < len(self._senders) or self._senders[index] != message.worker:
+            raise Invalid(f"{self._code.name} has no message {index} of worker {message.worker}.")
+        if size != self._sizes[index]:
+            raise Invalid(f"Message {index} has {self._sizes[index]} bytes of payload, but {size} came.")
+        if self._plain[index]:
             if message.checksum is not None and frame.checksum(message.payload) != message.checksum:
-                raise Invalid(f"The payload of message {message.index} does not agree with its checksum.")
+                raise Invalid(f"The payload of message {index} does not agree with its checksum.")
         else:
             from .quantizers import read
 

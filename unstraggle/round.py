@@ -118,14 +118,15 @@ class Round:
     def _arrive(self, event: Arrived) -> None:
         if not 0 <= event.message < len(self.got):
             raise Invalid(f"{self.code.name} has messages 0..{len(self.got) - 1}, but message {event.message} arrived.")
-        if event.round != self.number or not self.open:
+        message = event.message
+        if event.round != self.number or self.state is not State.OPEN:
             self.late += 1
-        elif self.got[event.message]:
+        elif self.got[message]:
             self.duplicates += 1
         else:
-            self.got[event.message], self.pending[event.message] = True, False
+            self.got[message], self.pending[message] = True, False
             for tracker in self._trackers.values():
-                tracker.add(event.message)
+                tracker.add(message)
 
     def _decide(self) -> None:
         if self.stop.done(self):

@@ -107,17 +107,18 @@ def work(
     Between tasks min(program.waiting) vectors are held; during one, the partial gradient and its product with a coefficient.
     """
     held: dict[Any, Any] = {}
-    for step, task in enumerate(program.tasks):
+    folds, plain = program.folds, program.plain
+    for step, (task, uses, due) in enumerate(zip(program.tasks, program.uses, program.due, strict=True), 1):
         if stopped():
             return
-        if program.folds:
-            _fold(held, task, program.uses[step], program.plain, grad, accumulate)
+        if folds:
+            _fold(held, task, uses, plain, grad, accumulate)
         else:
             held[task] = grad(*task)
-        for message in program.due[step]:
-            send(message, held.pop(message.index) if program.folds else encode(message, held))
-        if not program.folds:
-            held = {key: value for key, value in held.items() if program.last_use.get(key, 0) > step + 1}
+        for message in due:
+            send(message, held.pop(message.index) if folds else encode(message, held))
+        if not folds:
+            held = {key: value for key, value in held.items() if program.last_use.get(key, 0) > step}
 
 
 def _fold(

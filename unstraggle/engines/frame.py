@@ -57,7 +57,8 @@ def write_head(
     out: Bytes, worker: int, index: int, round: int, size: int, total: int, times: Sequence[tuple[float, float]]
 ) -> int:
     """Put the header of a message in front of its payload; gives the bytes it takes. total: checksum of the payload."""
-    times = times[-MOST_TASKS:]
+    if len(times) > MOST_TASKS:
+        times = times[-MOST_TASKS:]
     head, start = _head(len(times))
     head.pack_into(out.data, 0, MAGIC, VERSION, len(times), worker, index, round, size, total, *chain.from_iterable(times))
     return start

@@ -73,6 +73,7 @@ class Worker:
         self.number = share.worker
         self._orders, self._notes = channels.orders.fd, channels.notes.fd
         self._board = Board(channels.board.map(), channels.n, channels.messages)
+        self._newest, self._cancelled = self._board.round.data, self._board.cancelled.data
         self._params = channels.params.map().view(channels.param_type).reshape(2, -1)[:, : channels.dim]
         self._params.flags.writeable = False
         payloads = channels.payloads.map()
@@ -91,7 +92,7 @@ class Worker:
         return Job(number, step, self._params[number % 2], origin, delays)
 
     def stopped(self) -> bool:
-        return bool(self._board.round[0] != self._round or self._board.cancelled[self.number] >= self._round)
+        return self._newest[0] != self._round or self._cancelled[self.number] >= self._round
 
     def wait(self, until: float) -> None:
         """Sleep until so many seconds after the round began, or raise `Abandoned` when a new order comes."""

@@ -44,10 +44,10 @@ def pack(message: Outgoing, numbers: NDArray[Any], round: int, dtype: np.dtype[A
     """Bytes and checksum of a message; the latter is 0 if not `checked`, and for quantised payloads, which have their own."""
     if message.quantizer is not None:
         return np.asarray(_host(message.quantizer.encode(numbers, rounding_seed(round, message.index)))), 0
-    payload = np.ascontiguousarray(_host(numbers), dtype=dtype).view(np.uint8)
+    payload = np.ascontiguousarray(_host(numbers), dtype).view(np.uint8)
     return payload, frame.checksum(payload) if checked else 0
 
 
 def _host(values: Any) -> Any:
     """Numbers that lie on an accelerator, in the memory of the host."""
-    return values.cpu() if hasattr(values, "cpu") else values
+    return values if isinstance(values, np.ndarray) or not hasattr(values, "cpu") else values.cpu()

@@ -66,25 +66,26 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
     """
     times: Times = []
     place = {message.index: number for number, message in enumerate(share.program.messages)}
-    params, problem = job.params.view(), share.problem
+    params, problem, slices, now = job.params.view(), share.problem, share.slices, job.now
 
     def grad(part: int, block: int) -> Any:
-        began = job.now()
-        partial = problem.grad(params, part, share.slices[block], job.step)
-        times.append((began, job.now()))
+        began = now()
+        partial = problem.grad(params, part, slices[block], job.step)
+        times.append((began, now()))
         return partial
 
     def accumulate(part: int, block: int, coef: Any, total: Any) -> Any:
-        began = job.now()
-        total = problem.accumulate(params, part, share.slices[block], job.step, coef, total)  # type: ignore[attr-defined]
-        times.append((began, job.now()))
+        began = now()
+        total = problem.accumulate(params, part, slices[block], job.step, coef, total)  # type: ignore[attr-defined]
+        times.append((began, now()))
         return total
 
     def deliver(message: Outgoing, numbers: Any) -> None:
-        if job.delays is not None and job.now() < (due := float(job.delays[place[message.index]])):
+        if job.delays is not None and now() < (due := float(job.delays[place[message.index]])):
             wait(due)
-            times[:] = stretched(times, job.now(), share.program.work[: message.after])
-        send(message, *pack(message, numbers, job.round, share.dtype, share.checked), times)
+            times[:] = stretched(times, now(), share.program.work[: message.after])
+        payload, checksum = pack(message, numbers, job.round, share.dtype, share.checked)
+        send(message, payload, checksum, times)
         times.clear()
 
     adds = hasattr(problem, "accumulate") and share.dtype.kind != "c"
