@@ -1,5 +1,8 @@
 """Frames: whatever is not a whole frame is refused, and nothing else."""
 
+import time
+from multiprocessing import get_context
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 
 from unstraggle import Invalid
 from unstraggle.engines import frame
+from unstraggle.engines.shared import Area
 
 
 def framed(payload, tasks=2, worker=3, index=7, number=9):
@@ -51,3 +55,29 @@ def test_what_is_not_a_frame():
     huge[24:32] = 255
     with pytest.raises(Invalid, match="cut off"):
         frame.read(huge, 0.0)
+
+
+def _write_again_and_again(area):
+    room = area.map()
+    while True:
+        frame.write_head(room, 1, 2, 3, 64, 0, [(0.1, 0.2)])
+
+
+def test_a_frame_can_be_read_while_it_is_written_again():
+    """As happens when a worker is asked again in the round in which its first answer is read."""
+    area = Area(4096)
+    room = area.map()
+    frame.write_head(room, 1, 2, 3, 64, 0, [(0.1, 0.2)])
+    writer = get_context("spawn").Process(target=_write_again_and_again, args=(area,), daemon=True)
+    writer.start()
+    try:
+        room[8:12] = 0
+        while not room[8]:
+            time.sleep(0.01)
+        found = {frame.read(room, 0.0, checked=False).index for _ in range(200_000)}
+    finally:
+        writer.kill()
+        writer.join()
+        writer.close()
+        area.close()
+    assert found == {2}

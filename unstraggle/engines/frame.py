@@ -60,7 +60,9 @@ def write_head(
     if len(times) > MOST_TASKS:
         times = times[-MOST_TASKS:]
     head, start = _head(len(times))
-    head.pack_into(out.data, 0, MAGIC, VERSION, len(times), worker, index, round, size, total, *chain.from_iterable(times))
+    known = MAGIC, VERSION, len(times), worker, index, round, size, total, *chain.from_iterable(times)
+    # A worker that is asked again writes what may just be read: pack_into would clear it first.
+    out.data[:start] = head.pack(*known)
     return start
 
 
