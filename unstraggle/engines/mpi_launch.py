@@ -29,6 +29,10 @@ TOGETHER, ALONE = "together", "alone"
 LOOK = 0.5
 """Seconds between two looks at the process that started this one."""
 
+PLACES = {"--host", "-host", "-H", "--hostfile", "-hostfile", "--machinefile", "-machinefile"}
+"""Options of mpiexec that say where ranks go. A place for each rank is better than --oversubscribe, with which Open MPI gives the
+processor away at every look for a message."""
+
 _wires: list[Wire] = []
 """The wire of this process, if it was started as a rank."""
 
@@ -40,10 +44,11 @@ def command(n: int, *program: str, spare: int = 0, threads: int = 1, options: Se
     numerical libraries in each rank. options: more of mpiexec's own, such as ("--hostfile", "hosts"). With Open MPI 5 and later
     the job goes on without a rank that died.
     """
-    launcher = find_mpiexec()
-    line = [launcher, "-n", str(n + 1 + spare)]
+    launcher, ranks = find_mpiexec(), n + 1 + spare
+    line = [launcher, "-n", str(ranks)]
     if open_mpi_version(launcher) >= 5:
-        line += ["--with-ft", "ulfm", "--oversubscribe", "--bind-to", "none", "-x", f"OMP_NUM_THREADS={threads}"]
+        line += ["--with-ft", "ulfm", "--bind-to", "none", "-x", f"OMP_NUM_THREADS={threads}"]
+        line += [] if PLACES & set(options) else ["--host", f"localhost:{ranks}"]
         line += ["--allow-run-as-root"] if os.geteuid() == 0 else []
     return [*line, *options, sys.executable, "-m", "unstraggle.engines.mpi", *program]
 
