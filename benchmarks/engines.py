@@ -68,7 +68,7 @@ def overhead(make: Any, rounds: int = 400) -> dict[str, Any]:
     with us.Master(code, make(Ones(code.k, 8)), us.Count(messages, of="messages")) as master:
         started = time.perf_counter() - began
         times = [_timed(master, np.zeros(8)) for _ in range(rounds)][5:]
-        memory = _memory(master.engine)
+        memory, idle = _memory(master.engine), _idle(master.engine)
     wall, processor = np.median(times, axis=0)
     spread = np.quantile([wall for wall, _ in times], [0.1, 0.9])
     return {
@@ -77,6 +77,7 @@ def overhead(make: Any, rounds: int = 400) -> dict[str, Any]:
         "us_a_message_p10_p90": [round(1e6 * float(q) / messages, 1) for q in spread],
         "us_a_message_master_cpu": round(1e6 * float(processor) / messages, 1),
         "pss_mb_a_worker": memory,
+        "cores_of_40_idle_workers": idle,
     }
 
 
@@ -141,11 +142,26 @@ def _copied(sources: list[NDArray[Any]], targets: list[NDArray[Any]]) -> float:
 
 def _memory(engine: Any) -> float | None:
     """Mean proportional set size of the workers, where they are processes of this machine."""
+    sizes = [process.memory_full_info().pss for process in _processes(engine)]
+    return round(float(np.mean(sizes)) / 1e6, 1) if sizes else None
+
+
+def _idle(engine: Any, seconds: float = 4.0) -> float | None:
+    """Processor time of all workers while nothing happens, a second."""
+    processes = _processes(engine)
+    time.sleep(2.0)
+    before = [sum(process.cpu_times()[:2]) for process in processes]
+    time.sleep(seconds)
+    after = [sum(process.cpu_times()[:2]) for process in processes]
+    return round((sum(after) - sum(before)) / seconds, 3) if processes else None
+
+
+def _processes(engine: Any) -> list[Any]:
+    """Those of the workers, where they are on this machine."""
     import psutil
 
     pids = [engine.pid(worker) for worker in range(WORKERS)] if hasattr(engine, "pid") else []
-    sizes = [psutil.Process(pid).memory_full_info().pss for pid in pids if pid]
-    return round(float(np.mean(sizes)) / 1e6, 1) if sizes else None
+    return [psutil.Process(pid) for pid in pids if pid]
 
 
 def measure(name: str) -> dict[str, Any]:

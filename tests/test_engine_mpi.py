@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from unstraggle import Invalid, codes
-from unstraggle.engines import MPI, Order, mpi_launch
+from unstraggle.engines import MPI, Order, mpi_launch, mpi_wire
 from unstraggle.engines.mpi import command
 from unstraggle.engines.mpi_order import PING_TIMES, Clock, machine, pack_order, read_order, round_of
 from unstraggle.engines.serve import Share
@@ -178,6 +178,28 @@ def test_missing_mpiexec_gives_a_hint(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(Invalid, match=re.escape("pip install 'unstraggle[mpi]'")):
         command(3, "train.py")
+
+
+def test_ranks_get_a_place_each_unless_the_user_says_where():
+    line = command(3, "train.py", spare=1)
+    assert line[line.index("--host") + 1] == "localhost:5" and "--oversubscribe" not in line
+    line = command(3, "train.py", options=("--hostfile", "hosts"))
+    assert "--host" not in line and line[line.index("--hostfile") + 1] == "hosts"
+
+
+def test_pauses_grow_with_the_time_waited(monkeypatch):
+    pauses = []
+    monkeypatch.setattr(mpi_wire.time, "sleep", pauses.append)
+    pace = mpi_wire.Pace(20e-3)
+    for _ in range(1000):
+        pace.rest()
+    before = np.cumsum(pauses) - pauses
+    assert pauses[:6] == [20e-6 * 2**i for i in range(6)]
+    assert (np.array(pauses) <= np.maximum(1e-3, 0.02 * before) + 1e-12).all() and pauses[-1] == 20e-3
+    assert sum(before < 0.05) < 60 and sum((before > 1.0) & (before < 2.0)) <= 51
+    pace.reset()
+    pace.rest(5e-6)
+    assert pauses[-1] == 5e-6
 
 
 def test_usage():

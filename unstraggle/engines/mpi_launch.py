@@ -30,8 +30,8 @@ LOOK = 0.5
 """Seconds between two looks at the process that started this one."""
 
 PLACES = {"--host", "-host", "-H", "--hostfile", "-hostfile", "--machinefile", "-machinefile"}
-"""Options of mpiexec that say where ranks go. A place for each rank is better than --oversubscribe, with which Open MPI gives the
-processor away at every look for a message."""
+"""Options of mpiexec that say where ranks go. A place for each rank is better than --oversubscribe, with which Open MPI gives
+the processor away at every look for a message."""
 
 _wires: list[Wire] = []
 """The wire of this process, if it was started as a rank."""

@@ -20,6 +20,8 @@ SETUP, ORDER, CANCEL, CLOSE, PONG, EXIT = range(8, 14)
 
 ENGINES = 2000
 """A tag is 16 * (number of the engine modulo this) + kind: every MPI has tags up to 32767."""
+PART = 0.02
+"""The longest pause between two looks at the wire, of the time waited so far."""
 AT_ONCE = 256
 """Parcels taken in one look, so that a look ends while more and more come."""
 HINT = "The MPI engine needs mpi4py and an MPI library. Run: pip install 'unstraggle[mpi]'"
@@ -56,17 +58,22 @@ class Parcel:
 
 
 class Pace:
-    """Pauses between two looks at the wire: from 20 us, twice as long each time, up to `longest` seconds."""
+    """Pauses between two looks at the wire: from 20 us, twice as long each time, up to 1 ms, or up to a part of the time waited
+    so far where that is longer, but never above `longest` seconds. So many ranks can wait on few cores without using them up.
+    """
 
     def __init__(self, longest: float = 1e-3) -> None:
-        self.longest, self._pause = longest, 20e-6
+        self.longest = longest
+        self.reset()
 
     def reset(self) -> None:
-        self._pause = 20e-6
+        self._pause, self._waited = 20e-6, 0.0
 
     def rest(self, at_most: float = math.inf) -> None:
-        time.sleep(max(0.0, min(self._pause, at_most)))
-        self._pause = min(2 * self._pause, self.longest)
+        pause = max(0.0, min(self._pause, at_most))
+        time.sleep(pause)
+        self._waited += pause
+        self._pause = min(2 * self._pause, max(1e-3, self._waited * PART), self.longest)
 
 
 class Sent:

@@ -32,7 +32,7 @@ LOOK = 0.25
 """Seconds between two looks of the second thread while nothing is on its way, and while something is:"""
 TEND = 0.5e-3
 WAITING = 20e-3
-"""The longest pause between two looks of a rank that has no engine."""
+"""The longest pause between two looks of a rank that has nothing to do."""
 
 
 class Worker:
@@ -89,14 +89,12 @@ class Worker:
             self._clock.take(parcel.data)
         elif parcel.kind == CLOSE:
             self._share = self._order = None
-            self._pace.longest = WAITING
 
     def _take_setup(self) -> None:
         """Become a worker of an engine: unpack the share, learn the master's clock, and say READY."""
         parcel, self._setup = self._setup, None
         assert parcel is not None
         self._engine, self._round, self._cancelled = parcel.engine, -1, -1
-        self._pace.longest = 1e-3
         try:
             self._share, master, self._beat = Unpickler(io.BytesIO(parcel.data.data), self._program).load()
         except Exception:
