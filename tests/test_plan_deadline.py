@@ -8,7 +8,7 @@ import pytest
 from unstraggle import Deadline, Invalid, plan
 from unstraggle.latency import Empirical, Heterogeneous, Pareto, ShiftedExponential, TwoSpeed, Weibull
 from unstraggle.plan import least_bound, mean_squared_error
-from unstraggle.plan.deadline import _survival, _trial, _work
+from unstraggle.plan.deadline import _survival, _trial
 
 deadline = cache(plan.deadline)
 
@@ -17,13 +17,18 @@ UNEQUAL = Heterogeneous([UNIT] * 8 + [ShiftedExponential(rate=0.1, shift=1)] * 2
 MODELS = [(UNIT, 10), (Pareto(shape=1.5), 7), (Weibull(shape=0.6), 12), (UNEQUAL, 10), (Empirical([1.0, 1.5, 2.0, 9.0]), 6)]
 
 
+def work_of(code):
+    """(n,) units of work that a code gives each worker."""
+    return np.bincount(code.tasks.worker, weights=code.tasks.work, minlength=code.n)
+
+
 @pytest.mark.parametrize("latency, n", MODELS, ids=lambda value: str(value)[:30])
 def test_code_is_unbiased_for_the_work_it_gives(latency, n):
     plan = deadline(latency, n)
     tau, p = plan.params["tau"], np.array(plan.params["p"])
     assert plan.stop == Deadline(tau)
-    working = _work(plan.code) > 0
-    assert p[working] == pytest.approx(_survival(latency, np.maximum(_work(plan.code), 1e-9), tau)[working])
+    working = work_of(plan.code) > 0
+    assert p[working] == pytest.approx(_survival(latency, np.maximum(work_of(plan.code), 1e-9), tau)[working])
     error = mean_squared_error(plan.code, p, "identical")
     assert error.unbiased and error.relative == pytest.approx(plan.params["error"])
     assert plan.cost == pytest.approx(tau * (1 + error.relative))
@@ -63,7 +68,7 @@ def test_workers_that_differ_all_get_work_if_partitions_are_fine_enough():
     """Two fast workers and four slow ones: whole partitions are too much for the slow, smaller ones are not."""
     latency = Heterogeneous([ShiftedExponential(rate=10, shift=0.1)] * 2 + [ShiftedExponential(rate=3, shift=0.3)] * 4)
     coarse, fine = deadline(latency, 6), deadline(latency, 6, k=24)
-    work = _work(fine.code)
+    work = work_of(fine.code)
     assert (work > 0).all() and work[:2].mean() > 1.5 * work[2:].mean()
     assert fine.cost < 0.65 * coarse.cost
 

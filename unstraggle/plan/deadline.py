@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from ..code import Code, Messages
-from ..codes.optimally_structured import optimally_structured
+from ..codes.approximate import row_sums
+from ..codes.optimally_structured import optimally_structured, overlap
 from ..codes.quantized import with_bits
 from ..codes.table import require_workers
 from ..decoders import Fixed
@@ -40,11 +41,13 @@ SETTLING, DAMPING = 80, 0.15
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A deadline with the code designed for it: straggle probabilities p (n,), and the bound on the relative error."""
+    """A deadline with what its code follows from: straggle probabilities p (n,) of the work that it gives, those for which its
+    structure is made, the quantisers' noise and bits, and the bound on the relative error."""
 
     tau: float
-    code: Code
     p: Floats
+    assumed: Floats
+    noise: Floats
     bits: NDArray[np.int64] | None
     error: float
 
@@ -98,9 +101,8 @@ def deadline(
         "error": best.error,
         "bits": None if best.bits is None else best.bits.tolist(),
     }
-    return Plan(
-        f"deadline({best.tau:.4g})", lambda: best.code, best.cost, (best.cost, best.cost), Deadline(best.tau), params=params
-    )
+    code = _unbiased(optimally_structured(best.assumed.tolist(), k, omega=best.noise.tolist()), best)
+    return Plan(f"deadline({best.tau:.4g})", lambda: code, best.cost, (best.cost, best.cost), Deadline(best.tau), params=params)
 
 
 def _range(latency: Any, n: int, k: int) -> Floats:
@@ -119,7 +121,7 @@ def _trial(
     """The best code found for a deadline; None where nobody would meet it.
 
     More weight is more work, which makes a worker later and worth less weight: going round this circle need not settle, so that
-    every code on the way is scored as it is.
+    every code on the way is scored as it is, by what it is made from.
     """
     late = partial(_late, latency, tau=tau, dim=dim, bandwidth=bandwidth)
     found = [each for work in _starts(late, n) for each in _circle(late, k, tau, work, dim, budget, omega)]
@@ -160,20 +162,19 @@ def _circle(
             return
         sent = None if budget is None else allocate(p, budget=budget, dim=dim or 1, method="fast", omega=omega).bits
         noise = np.zeros(n) if sent is None else variance(omega, dim or 1, sent)
-        code = optimally_structured(p.tolist(), k, omega=noise.tolist())
-        before, work = work, _work(code)
+        weights = row_sums(p, noise, 1.0, k)
+        before, work = work, _work(weights, k)
         true = late(work, sent=sent)
         if (true[work > 0] < 1).all():
-            yield _scored(_unbiased(code, p, true, sent), tau, true, noise, sent)
+            yield Trial(tau, true, p, noise, sent, _error(true, noise, weights, k))
         if np.array_equal(work, before):
             return
 
 
-def _scored(code: Code, tau: float, p: Floats, noise: Floats, sent: NDArray[np.int64] | None) -> Trial:
-    """The bound of [C] Lemma 1 for this code, relative to (C k)^2."""
-    weights = (1 - p) * np.bincount(code.messages.worker, np.asarray(code.messages.coef.sum(axis=1)).ravel(), code.n)
-    prices = np.divide(p + noise, 1 - p, out=np.zeros(code.n), where=p < 1)
-    return Trial(tau, code, p, sent, float((prices * weights**2).sum()) / code.k**2)
+def _error(p: Floats, noise: Floats, weights: Floats, k: int) -> float:
+    """The bound of [C] Lemma 1 for an unbiased code with these weights W_i, relative to (C k)^2."""
+    prices = np.divide(p + noise, 1 - p, out=np.zeros(len(p)), where=p < 1)
+    return float((prices * weights**2).sum()) / k**2
 
 
 def _late(latency: Any, work: Floats, *, tau: float, sent: Any, dim: int | None, bandwidth: float | None) -> Floats:
@@ -191,18 +192,20 @@ def _survival(latency: Any, work: Floats, tau: Any) -> Floats:
     return np.broadcast_to(np.asarray(latency.survival(work, taus), dtype=float), work.shape)
 
 
-def _work(code: Code) -> Floats:
-    """(n,) units of work that the code gives each worker."""
-    return np.asarray(np.bincount(code.tasks.worker, weights=code.tasks.work, minlength=code.n), dtype=float)
+def _work(weights: Floats, k: int) -> Floats:
+    """(n,) units of work that the code with these weights W_i gives each worker: n / k a partition."""
+    work, used = np.zeros(len(weights)), weights > 0
+    work[used] = np.diff(overlap(weights[used], k).indptr) * (len(weights) / k)
+    return work
 
 
-def _unbiased(code: Code, assumed: Floats, true: Floats, sent: NDArray[np.int64] | None) -> Code:
+def _unbiased(code: Code, trial: Trial) -> Code:
     """The same structure with the coefficients that are unbiased for the true probabilities, with its bits and quantiser."""
     table = code.messages
-    scale = (1 - assumed[table.worker]) / (1 - true[table.worker])
+    scale = (1 - trial.assumed[table.worker]) / (1 - trial.p[table.worker])
     coef = csr_array(diags_array(scale) @ table.coef)
     fitted = replace(code, messages=Messages(table.worker, table.after, coef, table.block), decoder=Fixed(coef))
-    return fitted if sent is None else with_bits(fitted, sent[table.worker])
+    return fitted if trial.bits is None else with_bits(fitted, trial.bits[table.worker])
 
 
 def _require(latency: Any, n: int, dim: Any, budget: Any, bandwidth: Any) -> None:
