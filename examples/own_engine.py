@@ -104,14 +104,13 @@ class Threads:
             return self._over[share.worker] >= job.round
 
         def wait(until: float) -> None:
-            while job.now() < until:
+            while (rest := until - time.monotonic()) > 0:
                 if stopped():
                     raise Abandoned
-                time.sleep(min(1e-3, max(0.0, until - job.now())))
+                time.sleep(min(1e-3, rest))
 
         def send(message: Outgoing, payload: Any, checksum: int, times: Any) -> None:
-            known = np.array(times).reshape(-1, 2)
-            self._inbox.put(Message(share.worker, message.index, job.round, job.now(), payload, checksum, known))
+            self._inbox.put(Message(share.worker, message.index, job.round, job.now(), payload, checksum, tuple(times)))
 
         run(share, job, send, stopped, wait)
 

@@ -70,9 +70,7 @@ def until(hub: Hub, condition: Callable[[], bool]) -> None:
 def message(worker: int = 0, index: int = 0, round: int = 0, numbers: int = DIM) -> bytes:
     """A record with a whole frame."""
     payload = np.arange(float(numbers)).view(np.uint8)
-    start = np.empty(frame.head_size(1), np.uint8)
-    frame.write_head(start, worker, index, round, len(payload), frame.checksum(payload), [(0.1, 0.2)])
-    body = start.tobytes() + payload.tobytes()
+    body = frame.head(worker, index, round, len(payload), frame.checksum(payload), [0.1, 0.2]) + payload.tobytes()
     return wire.head(wire.SENT, index, round, len(body)) + body
 
 

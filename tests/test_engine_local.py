@@ -261,8 +261,8 @@ def test_an_injected_delay_slows_all_tasks_of_a_message(tmp_path):
 
 
 def test_times_are_stretched_by_work():
-    assert stretched([(1.0, 1.1), (1.1, 1.2), (1.2, 1.4)], 9.0, (7.0, 1.0, 2.0, 1.0)) == [(1.0, 3.0), (3.0, 7.0), (7.0, 9.0)]
-    assert stretched([(1.0, 1.5), (1.5, 1.6)], 3.0, ()) == [(1.0, 2.0), (2.0, 3.0)]
+    assert stretched([1.0, 1.1, 1.1, 1.2, 1.2, 1.4], 9.0, (7.0, 1.0, 2.0, 1.0)) == [1.0, 3.0, 3.0, 7.0, 7.0, 9.0]
+    assert stretched([1.0, 1.5, 1.5, 1.6], 3.0, ()) == [1.0, 2.0, 2.0, 3.0]
     assert stretched([], 3.0, (1.0,)) == []
 
 

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections import deque
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -180,7 +181,7 @@ class Current:
         return incoming
 
     def _arrival(self, message: Message) -> Event:
-        if message.round == self.round.number and self.round.open:
+        if message.round == self.round.number and self.round.state is State.OPEN:
             try:
                 self._gather.check(message)
             except Invalid:
@@ -286,12 +287,12 @@ class Current:
 
     def _split(self, decode: float) -> Split:
         """Along the message that came last: its worker's tasks, its way, and the rest."""
-        last = max(self.taken, key=lambda message: message.time, default=None)
-        if last is None or last.times is None or not len(last.times):
+        last = max(self.taken, key=attrgetter("time"), default=None)
+        if last is None or not last.times:
             return Split(0.0, 0.0, self.round.clock, decode)
-        mine = [m.times for m in self.taken if m.worker == last.worker and m.times is not None]
-        compute = float(sum((times[:, 1] - times[:, 0]).sum() for times in mine))
-        transfer = max(0.0, last.time - float(last.times[-1, 1]))
+        mine = [m.times for m in self.taken if m.worker == last.worker and m.times]
+        compute = sum(sum(times[1::2]) - sum(times[::2]) for times in mine)
+        transfer = max(0.0, last.time - last.times[-1])
         return Split(compute, transfer, max(0.0, last.time - compute - transfer), decode)
 
 

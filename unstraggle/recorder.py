@@ -58,7 +58,7 @@ class Recorder:
         An engine on a sampled clock knows arrivals only: the time since the last one is shared in proportion to work.
         """
         if message.times is not None:
-            return tuple(np.maximum(message.times, 0.0).T)
+            return tuple(np.maximum(np.reshape(message.times, (-1, 2)), 0.0).T)
         known = int(np.isfinite(arrived).sum())
         began = float(arrived[known - 1]) if known else 0.0
         work = self._work[message.worker, known : len(arrived)]

@@ -101,7 +101,7 @@ class Round:
         return float(self.code.decoder.residual(self.got))
 
     def _take(self, event: Event) -> None:
-        if event.time > self.clock and self.open:
+        if event.time > self.clock and self.state is State.OPEN:
             self.clock = event.time
         if isinstance(event, Arrived):
             self._arrive(event)
@@ -116,9 +116,9 @@ class Round:
             self.pending[event.message] = False
 
     def _arrive(self, event: Arrived) -> None:
-        if not 0 <= event.message < len(self.got):
-            raise Invalid(f"{self.code.name} has messages 0..{len(self.got) - 1}, but message {event.message} arrived.")
         message = event.message
+        if not 0 <= message < len(self.got):
+            raise Invalid(f"{self.code.name} has messages 0..{len(self.got) - 1}, but message {message} arrived.")
         if event.round != self.number or self.state is not State.OPEN:
             self.late += 1
         elif self.got[message]:

@@ -27,6 +27,11 @@ class Outgoing:
     quantizer: Quantizer | None = None
 
 
+Grad = Callable[[int, int], Any]
+Send = Callable[[Outgoing, Any], None]
+Accumulate = Callable[[int, int, Any, Any], Any]
+
+
 @dataclass(frozen=True)
 class Program:
     """A worker's share of a code: (partition, block) tasks in order, and messages with the task count that frees them.
@@ -38,6 +43,16 @@ class Program:
     tasks: tuple[tuple[int, int], ...]
     messages: tuple[Outgoing, ...]
     work: tuple[float, ...] = ()
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """The number of each message in this program, by its index in the code."""
+        return {message.index: number for number, message in enumerate(self.messages)}
+
+    @cached_property
+    def steps(self) -> tuple[tuple[Any, ...], ...]:
+        """For each task: the task, the messages that use it, and those that are due after it."""
+        return tuple(zip(self.tasks, self.uses, self.due, strict=True))
 
     @cached_property
     def due(self) -> tuple[tuple[Outgoing, ...], ...]:
@@ -93,10 +108,10 @@ def _most(spans: list[tuple[int, int]], steps: int) -> int:
 
 def work(
     program: Program,
-    grad: Callable[[int, int], Any],
-    send: Callable[[Outgoing, Any], None],
+    grad: Grad,
+    send: Send,
     stopped: Callable[[], bool] = lambda: False,
-    accumulate: Callable[[int, int, Any, Any], Any] | None = None,
+    accumulate: Accumulate | None = None,
 ) -> None:
     """The whole worker: compute the tasks in order and send each message when it is due, until `stopped()`.
 
@@ -106,35 +121,29 @@ def work(
 
     Between tasks min(program.waiting) vectors are held; during one, the partial gradient and its product with a coefficient.
     """
-    held: dict[Any, Any] = {}
-    folds, plain = program.folds, program.plain
-    for step, (task, uses, due) in enumerate(zip(program.tasks, program.uses, program.due, strict=True), 1):
+    if program.folds:
+        _fold(program, grad, send, stopped, accumulate)
+    else:
+        _hold(program, grad, send, stopped)
+
+
+def _fold(program: Program, grad: Grad, send: Send, stopped: Callable[[], bool], accumulate: Accumulate | None) -> None:
+    """Add each partial gradient to the messages that use it."""
+    sums: dict[int, Any] = {}
+    for task, uses, due in program.steps:
         if stopped():
             return
-        if folds:
-            _fold(held, task, uses, plain, grad, accumulate)
+        if accumulate is not None and len(uses) == 1:
+            part, block = task
+            index, coef = uses[0]
+            sums[index] = accumulate(part, block, coef, sums.get(index))
         else:
-            held[task] = grad(*task)
+            _add(sums, grad(*task), uses, program.plain)
         for message in due:
-            send(message, held.pop(message.index) if folds else encode(message, held))
-        if not folds:
-            held = {key: value for key, value in held.items() if program.last_use.get(key, 0) > step}
+            send(message, sums.pop(message.index))
 
 
-def _fold(
-    sums: dict[int, Any],
-    task: tuple[int, int],
-    uses: tuple[tuple[int, complex], ...],
-    plain: frozenset[int],
-    grad: Callable[[int, int], Any],
-    accumulate: Callable[[int, int, Any, Any], Any] | None,
-) -> None:
-    """Compute a task and add it to the messages that use it."""
-    if len(uses) == 1 and accumulate is not None:
-        index, coef = uses[0]
-        sums[index] = accumulate(*task, coef, sums.get(index))
-        return
-    partial = grad(*task)
+def _add(sums: dict[int, Any], partial: Any, uses: tuple[tuple[int, complex], ...], plain: frozenset[int]) -> None:
     for index, coef in uses:
         if index in plain:
             sums[index] = partial
@@ -142,6 +151,18 @@ def _fold(
             sums[index] += coef * partial
         else:
             sums[index] = coef * partial
+
+
+def _hold(program: Program, grad: Grad, send: Send, stopped: Callable[[], bool]) -> None:
+    """Keep each partial gradient until the last message that uses it is sent."""
+    held: dict[tuple[int, int], Any] = {}
+    for step, (task, _, due) in enumerate(program.steps, 1):
+        if stopped():
+            return
+        held[task] = grad(*task)
+        for message in due:
+            send(message, encode(message, held))
+        held = {key: value for key, value in held.items() if program.last_use.get(key, 0) > step}
 
 
 def encode(message: Outgoing, partials: dict[tuple[int, int], Any]) -> Any:

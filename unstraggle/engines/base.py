@@ -45,8 +45,8 @@ class Order:
 class Message:
     """A message as it came: row `index` of the code's table. Its payload is read-only and valid until the next round starts.
 
-    time: of arrival, in seconds since the start of the round. times: (tasks, 2) start and end of the worker's tasks since its
-    last message. checksum: of the payload where it has none of its own (see `frame.checksum`); None: it came without one.
+    time: of arrival, in seconds since the start of the round. times: start, end, start, end, ... of the worker's tasks since
+    its last message. checksum: of the payload where it has none of its own (see `frame.checksum`); None: it came without one.
     """
 
     worker: int
@@ -55,7 +55,7 @@ class Message:
     time: float
     payload: Bytes
     checksum: int | None = None
-    times: NDArray[np.float64] | None = None
+    times: tuple[float, ...] | None = None
 
 
 Incoming = Message | Dropped | Lost | Joined

@@ -21,10 +21,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import cache
-from itertools import chain
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import Invalid
 from .base import Bytes, Message
@@ -32,7 +31,6 @@ from .base import Bytes, Message
 MAGIC = b"\x89USF"
 VERSION = 1
 HEADER = struct.Struct("<4sHHIIqQQ")
-TIMES = np.dtype("<f8")
 ALIGN = 64
 MOST_TASKS = 2**16 - 1
 
@@ -53,41 +51,36 @@ def head_size(tasks: int) -> int:
     return -(-(HEADER.size + 16 * min(tasks, MOST_TASKS)) // ALIGN) * ALIGN
 
 
-def write_head(
-    out: Bytes, worker: int, index: int, round: int, size: int, total: int, times: Sequence[tuple[float, float]]
-) -> int:
-    """Put the header of a message in front of its payload; gives the bytes it takes. total: checksum of the payload."""
-    if len(times) > MOST_TASKS:
-        times = times[-MOST_TASKS:]
-    head, start = _head(len(times))
-    known = MAGIC, VERSION, len(times), worker, index, round, size, total, *chain.from_iterable(times)
-    # A worker that is asked again writes what may just be read: pack_into would clear it first.
-    out.data[:start] = head.pack(*known)
-    return start
+def head(worker: int, index: int, round: int, size: int, total: int, times: Sequence[float]) -> bytes:
+    """What stands before a payload of `size` bytes and checksum `total`. times: start, end, start, end, ... of the tasks."""
+    tasks = len(times) // 2
+    if tasks > MOST_TASKS:
+        return head(worker, index, round, size, total, times[-2 * MOST_TASKS :])
+    return HEADER.pack(MAGIC, VERSION, tasks, worker, index, round, size, total) + _times(tasks).pack(*times)
 
 
 @cache
-def _head(tasks: int) -> tuple[struct.Struct, int]:
-    """All that stands before the payload, and its bytes."""
-    start = head_size(tasks)
-    return struct.Struct(f"{HEADER.format}{2 * tasks}d{start - HEADER.size - 16 * tasks}x"), start
+def _times(tasks: int) -> struct.Struct:
+    """What stands between the header and the payload."""
+    return struct.Struct(f"<{2 * tasks}d{head_size(tasks) - HEADER.size - 16 * tasks}x")
 
 
-def read(frame: Bytes, time: float, checked: bool = True) -> Message:
-    """The message of a frame that arrived at `time`. Raises `Invalid` for whatever is not a whole frame.
+def read(frame: Any, time: float, checked: bool = True) -> Message:
+    """The message of a frame, an array of bytes, that arrived at `time`. Raises `Invalid` for whatever is not a whole frame.
 
     checked: whether its checksum means something; memory that processes share does not damage what it holds.
     """
     if len(frame) < HEADER.size:
         raise Invalid(f"A frame has at least {HEADER.size} bytes, but got {len(frame)}. It was cut off.")
-    magic, version, tasks, worker, index, round, size, total = HEADER.unpack_from(frame.data)
+    magic, version, tasks, worker, index, round, size, total = HEADER.unpack_from(frame)
     if magic != MAGIC or version != VERSION:
         raise Invalid(
             f"A frame starts with {MAGIC!r} and version {VERSION}, but got {magic!r} and {version}. "
             "Use the same release on both sides."
         )
-    start = _head(tasks)[1]
+    between = _times(tasks)
+    start = HEADER.size + between.size
     if start + size > len(frame):
         raise Invalid(f"A frame for {size} bytes of payload has {start + size} bytes, but got {len(frame)}. It was cut off.")
-    times: NDArray[np.float64] = np.ndarray((tasks, 2), TIMES, frame, HEADER.size)
+    times = between.unpack_from(frame, HEADER.size)
     return Message(worker, index, round, time, frame[start : start + size], total if checked else None, times)

@@ -106,7 +106,7 @@ class Local:
         if order.round != self._round:
             self._round, self._origin = order.round, time.monotonic()
             self._params[side] = order.params
-            self._board.origin[side], self._board.round[0] = self._origin, order.round
+            self._board.round[0] = order.round
         if order.delays is not None:
             self._board.delays[side] = order.delays
         record = ORDER.pack(order.round, order.step, self._origin, order.delays is not None)

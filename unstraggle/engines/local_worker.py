@@ -13,13 +13,13 @@ import threading
 import time
 import traceback
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..worker import Outgoing
 from . import frame
-from .base import Bytes
 from .serve import Abandoned, Job, Share, Times, run
 from .shared import Area, Board, Fd
 
@@ -74,19 +74,20 @@ class Worker:
         self._orders, self._notes = channels.orders.fd, channels.notes.fd
         self._board = Board(channels.board.map(), channels.n, channels.messages)
         self._newest, self._cancelled = self._board.round.data, self._board.cancelled.data
+        self._mail = [bytearray(1 << 16)]
         self._params = channels.params.map().view(channels.param_type).reshape(2, -1)[:, : channels.dim]
         self._params.flags.writeable = False
-        payloads = channels.payloads.map()
-        self._mine = [message.index for message in share.program.messages]
+        payloads = channels.payloads.map().data
+        self._mine = list(share.program.place)
         self._slots = {m: payloads[start : start + room] for m, (start, room) in zip(self._mine, channels.slots, strict=True)}
         self._round = -1
 
     def next_job(self) -> Job | None:
         """Wait for orders and take the newest: who lags behind skips rounds. None when the master has closed or is gone."""
-        data = os.read(self._orders, 1 << 16)
-        if not data:
+        size = os.readv(self._orders, self._mail)
+        if not size:
             return None
-        number, step, origin, delayed = ORDER.unpack(data[-ORDER.size :])
+        number, step, origin, delayed = ORDER.unpack_from(self._mail[0], size - ORDER.size)
         self._round = number
         delays = self._board.delays[number % 2, self._mine] if delayed else None
         return Job(number, step, self._params[number % 2], origin, delays)
@@ -95,18 +96,19 @@ class Worker:
         return self._newest[0] != self._round or self._cancelled[self.number] >= self._round
 
     def wait(self, until: float) -> None:
-        """Sleep until so many seconds after the round began, or raise `Abandoned` when a new order comes."""
-        origin = self._board.origin[self._round % 2]
-        while (rest := origin + until - time.monotonic()) > 0:
+        """Sleep until then on the monotonic clock, or raise `Abandoned` when a new order comes."""
+        while (rest := until - time.monotonic()) > 0:
             if select.select([self._orders], [], [], min(rest, 1e6))[0] or self.stopped():
                 raise Abandoned
 
-    def send(self, message: Outgoing, payload: Bytes, checksum: int, times: Times) -> None:
-        """Copy the payload to its slot and tell the master."""
-        slot = self._slots[message.index]
-        at = frame.write_head(slot, self.number, message.index, self._round, len(payload), checksum, times)
-        slot[at : at + len(payload)] = payload
-        self.note(SENT, self._round, message.index)
+    def send(self, message: Outgoing, payload: Any, checksum: int, times: Times) -> None:
+        """Copy the message to its slot and tell the master, which may be reading the same one if this worker is asked again."""
+        index, round, size = message.index, self._round, len(payload)
+        slot, head = self._slots[index], frame.head(self.number, index, round, size, checksum, times)
+        start = len(head)
+        slot[:start] = head
+        slot[start : start + size] = payload
+        os.write(self._notes, NOTE.pack(SENT, self.number, round, index))
 
     def note(self, kind: int, round: int = -1, message: int = 0) -> None:
         os.write(self._notes, NOTE.pack(kind, self.number, round, message))

@@ -45,7 +45,7 @@ class Worker:
         self._order: Bytes | None = None
         self._share: Share | None = None
         self._clock = Clock(machine())
-        self._origin = self._beat = 0.0
+        self._beat = 0.0
         self._wake = threading.Event()
 
     def serve(self) -> NoReturn:
@@ -117,7 +117,6 @@ class Worker:
             return
         try:
             job = read_order(data, share, self._clock.offset)
-            self._origin = job.origin
             run(share, job, self.send, self.stopped, self.wait)
         except Exception:
             self._report()
@@ -132,14 +131,14 @@ class Worker:
         return new or self._cancelled >= self._round
 
     def wait(self, until: float) -> None:
-        """Sleep until so many seconds after the round began, or raise `Abandoned` when it is over."""
+        """Sleep until then on the monotonic clock, or raise `Abandoned` when the round is over."""
         self._pace.reset()
-        while (rest := self._origin + until - time.monotonic()) > 0:
+        while (rest := until - time.monotonic()) > 0:
             if self.stopped():
                 raise Abandoned
             self._pace.rest(rest)
 
-    def send(self, message: Outgoing, payload: Bytes, checksum: int, times: Times) -> None:
+    def send(self, message: Outgoing, payload: Any, checksum: int, times: Times) -> None:
         """Start to send a message; waits while two are on their way."""
         assert self._share is not None
         self._pace.reset()
@@ -147,10 +146,9 @@ class Worker:
             if self.stopped():
                 raise Abandoned
             self._pace.rest()
-        start = frame.head_size(len(times))
-        data = np.empty(start + len(payload), np.uint8)
-        frame.write_head(data, self._share.worker, message.index, self._round, len(payload), checksum, times)
-        data[start:] = payload
+        head = frame.head(self._share.worker, message.index, self._round, len(payload), checksum, times)
+        data = np.empty(len(head) + len(payload), np.uint8)
+        data.data[: len(head)], data.data[len(head) :] = head, payload
         self._say(FRAME, data)
         if self._wire.going(FRAME):
             self._wake.set()

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from ..blocks import block_slices
 from ..worker import Outgoing
 from . import frame
-from .base import Bytes
 
 if TYPE_CHECKING:
     from ..code import Code
+
+
+SHORT = 4096
+"""Bytes that are copied sooner than one makes a view of them."""
 
 
 def number_type(code: Code, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -40,11 +43,17 @@ def rounding_seed(round: int, message: int) -> int:
     return ((round & 0xFFFFFFFF) << 32) | message
 
 
-def pack(message: Outgoing, numbers: NDArray[Any], round: int, dtype: np.dtype[Any], checked: bool = True) -> tuple[Bytes, int]:
-    """Bytes and checksum of a message; the latter is 0 if not `checked`, and for quantised payloads, which have their own."""
+def pack(message: Outgoing, numbers: NDArray[Any], round: int, dtype: np.dtype[Any], checked: bool = True) -> tuple[Any, int]:
+    """Bytes of a message, as an array or as `bytes` if short and not `checked`, and their checksum.
+
+    The latter is 0 if not `checked`, and for quantised payloads, which have their own.
+    """
     if message.quantizer is not None:
         return np.asarray(_host(message.quantizer.encode(numbers, rounding_seed(round, message.index)))), 0
-    payload = np.ascontiguousarray(_host(numbers), dtype).view(np.uint8)
+    values = numbers if isinstance(numbers, np.ndarray) else _host(numbers)
+    if not checked and values.dtype == dtype and values.nbytes <= SHORT:
+        return values.tobytes(), 0
+    payload = np.ascontiguousarray(values, dtype).view(np.uint8)
     return payload, frame.checksum(payload) if checked else 0
 
 

@@ -89,7 +89,7 @@ class Worker:
     def _compute(self, share: Share, job: Job) -> None:
         self._current = job.round
         try:
-            run(share, job, self._deliver, self._stopped, lambda until: self._wait(job, until))
+            run(share, job, self._deliver, self._stopped, self._wait)
         except Exception:
             text = traceback.format_exc().encode(errors="replace")
             self._send(wire.FAILED, 0, job.round, text[-wire.REPORT :])
@@ -97,17 +97,16 @@ class Worker:
     def _stopped(self) -> bool:
         return self._newest != self._current or self._cancelled >= self._current
 
-    def _wait(self, job: Job, until: float) -> None:
-        """Sleep until so many seconds after the round began, or raise `Abandoned` when it is over."""
-        rest = job.origin + until - time.monotonic()
+    def _wait(self, until: float) -> None:
+        """Sleep until then on the monotonic clock, or raise `Abandoned` when the round is over."""
+        rest = until - time.monotonic()
         with self._news:
             if self._news.wait_for(self._stopped, min(rest, threading.TIMEOUT_MAX) if rest > 0 else 0.0):
                 raise Abandoned
 
-    def _deliver(self, message: Outgoing, payload: Bytes, checksum: int, times: Times) -> None:
-        start = np.empty(frame.head_size(len(times)), np.uint8)
-        frame.write_head(start, self._worker, message.index, self._current, len(payload), checksum, times)
-        self._send(wire.SENT, message.index, self._current, start, payload)
+    def _deliver(self, message: Outgoing, payload: Any, checksum: int, times: Times) -> None:
+        head = frame.head(self._worker, message.index, self._current, len(payload), checksum, times)
+        self._send(wire.SENT, message.index, self._current, head, payload)
 
     # The thread that listens
 

@@ -5,30 +5,34 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..worker import Outgoing, Program, work
-from .base import Bytes
 from .payload import pack
 
 if TYPE_CHECKING:
     from ..problems.base import Problem
 
-Times = list[tuple[float, float]]
-Send = Callable[[Outgoing, Bytes, int, Times], None]
-"""send(message, payload, checksum, times of the tasks since the last message)"""
+Times = list[float]
+"""Start, end, start, end, ... of tasks, in seconds since the round began."""
+Send = Callable[[Outgoing, Any, int, Times], None]
+"""send(message, payload as `pack` gives it, checksum, times of the tasks since the last message, which are cleared then)"""
 
 
 class Abandoned(Exception):
     """The round is over or cancelled: the worker need not go on."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Job:
-    """An order as a worker sees it. origin: when the round began, on this worker's monotonic clock."""
+    """An order as a worker sees it. origin: when the round began, on this worker's monotonic clock.
+
+    params: an array object of its own, by which a problem may tell this order from others.
+    """
 
     round: int
     step: int
@@ -58,39 +62,43 @@ class Share:
     def worker(self) -> int:
         return self.program.worker
 
+    @cached_property
+    def adds(self) -> bool:
+        """Whether the problem adds partial gradients up by itself."""
+        return hasattr(self.problem, "accumulate") and self.dtype.kind != "c"
+
 
 def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: Callable[[float], None]) -> None:
-    """Compute an order and send each message when it is due. wait(t): until t seconds after the start, or raise `Abandoned`.
+    """Compute an order and send each message when it is due. wait(t): until t on the monotonic clock, or raise `Abandoned`.
 
-    All tasks of an order get the same array of parameters, and no other order gets it: a problem may tell orders apart by it.
+    A round of small tasks is over before the caches are warm: what can be prepared once is, and little else is touched.
     """
     times: Times = []
-    place = {message.index: number for number, message in enumerate(share.program.messages)}
-    params, problem, slices, now = job.params.view(), share.problem, share.slices, job.now
+    params, step, origin, delays = job.params, job.step, job.origin, job.delays
+    problem, slices, clock = share.problem, share.slices, time.monotonic
 
     def grad(part: int, block: int) -> Any:
-        began = now()
-        partial = problem.grad(params, part, slices[block], job.step)
-        times.append((began, now()))
+        began = clock()
+        partial = problem.grad(params, part, slices[block], step)
+        times.extend((began - origin, clock() - origin))
         return partial
 
     def accumulate(part: int, block: int, coef: Any, total: Any) -> Any:
-        began = now()
-        total = problem.accumulate(params, part, slices[block], job.step, coef, total)  # type: ignore[attr-defined]
-        times.append((began, now()))
+        began = clock()
+        total = problem.accumulate(params, part, slices[block], step, coef, total)  # type: ignore[attr-defined]
+        times.extend((began - origin, clock() - origin))
         return total
 
     def deliver(message: Outgoing, numbers: Any) -> None:
-        if job.delays is not None and now() < (due := float(job.delays[place[message.index]])):
-            wait(due)
-            times[:] = stretched(times, now(), share.program.work[: message.after])
+        if delays is not None and job.now() < (due := float(delays[share.program.place[message.index]])):
+            wait(origin + due)
+            times[:] = stretched(times, job.now(), share.program.work[: message.after])
         payload, checksum = pack(message, numbers, job.round, share.dtype, share.checked)
         send(message, payload, checksum, times)
         times.clear()
 
-    adds = hasattr(problem, "accumulate") and share.dtype.kind != "c"
     try:
-        work(share.program, grad, deliver, stopped, accumulate if adds else None)
+        work(share.program, grad, deliver, stopped, accumulate if share.adds else None)
     except Abandoned:
         return
 
@@ -100,9 +108,10 @@ def stretched(times: Times, end: float, work: tuple[float, ...]) -> Times:
     all. work: of all tasks so far."""
     if not times:
         return []
-    begin, last = times[0][0], np.array(work[-len(times) :] if work else [1.0] * len(times))
+    begin, tasks = times[0], len(times) // 2
+    last = np.array(work[-tasks:] if work else [1.0] * tasks)
     ends = begin + (end - begin) * np.cumsum(last) / last.sum()
-    return list(zip([begin, *ends[:-1].tolist()], ends.tolist(), strict=True))
+    return [begin, *np.repeat(ends, 2)[:-1].tolist()]
 
 
 def share_of(problem: Any, program: Program) -> Problem:

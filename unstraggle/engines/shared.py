@@ -68,21 +68,20 @@ def _anonymous_file(size: int) -> int:
 class Board:
     """What master and workers tell each other by storing it: a worker looks between two tasks.
 
-    round: (1,) the newest. origin: (2,) when a round began, by parity. cancelled, beats: (n,) newest cancelled round and last
-    sign of life of each worker. delays: (2, messages) by parity.
+    round: (1,) the newest. cancelled, beats: (n,) newest cancelled round and last sign of life of each worker.
+    delays: (2, messages) by parity of the round.
     """
 
     def __init__(self, memory: NDArray[np.uint8], n: int, messages: int) -> None:
-        cuts = np.cumsum([0, 8, 16, 8 * n, 8 * n, 16 * messages, REPORT * n])
+        cuts = np.cumsum([0, 8, 8 * n, 8 * n, 16 * messages, REPORT * n])
         pieces = [memory[a:b] for a, b in pairwise(cuts.tolist())]
-        self.round, self.origin = pieces[0].view(np.int64), pieces[1].view(np.float64)
-        self.cancelled, self.beats = pieces[2].view(np.int64), pieces[3].view(np.float64)
-        self.delays = pieces[4].view(np.float64).reshape(2, messages)
-        self._reports = pieces[5].reshape(n, REPORT)
+        self.round, self.cancelled = pieces[0].view(np.int64), pieces[1].view(np.int64)
+        self.beats, self.delays = pieces[2].view(np.float64), pieces[3].view(np.float64).reshape(2, messages)
+        self._reports = pieces[4].reshape(n, REPORT)
 
     @staticmethod
     def size(n: int, messages: int) -> int:
-        return 24 + 16 * n + 16 * messages + REPORT * n
+        return 8 + 16 * n + 16 * messages + REPORT * n
 
     def write_report(self, worker: int, text: str) -> None:
         """The end of a traceback, which says most."""
