@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from .problems import CannotStart, Constant, least_squares
 def workers():
     """Processes that the engine started."""
     children = psutil.Process().children(recursive=True)
-    return [child for child in children if "spawn_main" in " ".join(_line(child))]
+    return [child for child in children if {"spawn_main", "nursery"} & set(re.findall(r"\w+", " ".join(_line(child))))]
 
 
 def _line(process):

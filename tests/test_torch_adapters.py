@@ -3,7 +3,6 @@
 Both are imported by the tests that need them: importing Lightning takes seconds, and every process collects this file.
 """
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -21,7 +20,7 @@ import unstraggle as us
 from unstraggle import Invalid
 from unstraggle.latency import ShiftedExponential
 
-from .test_torch_coded import QUICK, alone, difference, flat
+from .test_torch_coded import alone, difference, flat
 from .torch_models import mlp, table
 
 SLOW = 1
@@ -35,8 +34,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def preloaded():
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["unstraggle.torch.lightning"])
+def one_thread():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -51,7 +49,7 @@ class OneSlow:
 
 
 def with_one_slow(problem):
-    return us.engines.Chaos(us.engines.Local(problem, **QUICK), latency=OneSlow())
+    return us.engines.Chaos(us.engines.Local(problem), latency=OneSlow())
 
 
 VIRTUAL = {"engine": "virtual", "latency": ShiftedExponential(rate=1.0), "seed": 3}
@@ -158,7 +156,7 @@ def test_going_on_from_a_checkpoint_equals_not_stopping_to_the_bit(tmp_path):
 def test_workers_end_when_training_does_not_end_well(ctrl_c):
     from .lightning_models import Classifier
 
-    strategy, seen = us.torch.CodedStrategy("uncoded(2)", engine_options=QUICK), []
+    strategy, seen = us.torch.CodedStrategy("uncoded(2)"), []
 
     def stop(trainer, outputs):
         seen.extend(pids(strategy.run))
@@ -179,7 +177,7 @@ def test_workers_end_when_training_does_not_end_well(ctrl_c):
 def test_steps_that_are_skipped_change_nothing():
     from .lightning_models import Classifier
 
-    options = {"engine_options": {**QUICK, "restarts": 0}, "on_shortfall": "skip"}
+    options = {"engine_options": {"restarts": 0}, "on_shortfall": "skip"}
     strategy, module, seen = us.torch.CodedStrategy("uncoded(2)", **options), Classifier(), []
 
     def kill(trainer, outputs):

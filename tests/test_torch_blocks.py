@@ -1,7 +1,6 @@
 """Blocks of layers: a backward pass in several sittings, cut where it can be cut, and what its pieces cost."""
 
 import copy
-import multiprocessing
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +15,7 @@ from unstraggle.torch.layers import round_times, sorted_speeds
 from unstraggle.torch.layout import layout_of, trainable
 from unstraggle.torch.stages import Staged, backward_order, joints
 
-from .test_torch_coded import QUICK, alone, coded, difference, late
+from .test_torch_coded import alone, coded, difference, late
 from .torch_models import Residual, Tied, Unet, mlp, table
 
 BLOCKS = "blocks([1, 2], uncoded(4), cyclic_repetition(4, s=2))"
@@ -24,7 +23,6 @@ BLOCKS = "blocks([1, 2], uncoded(4), cyclic_repetition(4, s=2))"
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["unstraggle.torch.coded"])
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -172,7 +170,7 @@ def test_block_codes_on_processes_equal_one_process(norm):
     models = [Residual(norm)]
     models.append(copy.deepcopy(models[0]))
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5) for model in models]
-    with coded(models[0], data=data, scheme=BLOCKS, engine="local", engine_options=QUICK, drop_last=True) as run:
+    with coded(models[0], data=data, scheme=BLOCKS, engine="local", drop_last=True) as run:
         for step in range(4):
             delays = late(run.code, rng)
             delays[run.code.messages.block == 0] = 0.0

@@ -1,7 +1,6 @@
 """Coded training: the same numbers as one process, whoever is late, and clear words where that cannot be."""
 
 import copy
-import multiprocessing
 import os
 import signal
 import time
@@ -24,9 +23,6 @@ from unstraggle.torch.problem import TorchProblem, seeded
 from . import torch_models
 from .torch_models import FailsAt, Noisy, Residual, Tied, Unpicklable, Unseeded, half_square, mlp, root_mean_square, table
 
-QUICK = {"start_method": "forkserver"}
-"""Workers that are forked from a server that has imported torch."""
-
 EXACT = (
     "uncoded(4)",
     "fractional_repetition(4, s=1)",
@@ -46,8 +42,7 @@ ON_PROCESSES = (1, 2, 3, 6, 9)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def preloaded():
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["unstraggle.torch.coded"])
+def one_thread():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -59,8 +54,6 @@ def coded(model=None, loss_fn=None, data=None, **options):
     options = {"scheme": "fractional_repetition(4, s=1)", "batch_size": 16, "seed": 3, "engine": "virtual", **options}
     if options["engine"] == "virtual":
         options.setdefault("latency", ShiftedExponential(rate=1.0))
-    elif options["engine"] == "local":
-        options.setdefault("engine_options", QUICK)
     data = table() if data is None else data
     return us.torch.Coded(mlp() if model is None else model, loss_fn or nn.CrossEntropyLoss(), data, **options)
 
@@ -384,7 +377,7 @@ def test_two_tracks_and_approximate_codes():
 
 def test_a_step_that_is_skipped_leaves_gradients_alone():
     model = mlp()
-    with coded(model, engine="local", engine_options={**QUICK, "restarts": 0}, on_shortfall="skip", scheme="uncoded(2)") as run:
+    with coded(model, engine="local", engine_options={"restarts": 0}, on_shortfall="skip", scheme="uncoded(2)") as run:
         run.backward()
         model.zero_grad()
         os.kill(run.master.engine.pid(1), signal.SIGKILL)

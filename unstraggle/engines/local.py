@@ -10,8 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.context import SpawnContext
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from . import frame
 from .base import Incoming, Message, Order, WorkerFailed, prepared
 from .environment import environment, thread_limits
 from .local_worker import FAILED, NOTE, ORDER, READY, Channels, main
+from .nursery import Nursery
 from .payload import number_type, payload_sizes
 from .serve import Share, share_of
 from .shared import Area, Board, Fd
@@ -44,10 +44,11 @@ class Seat:
 
 
 class Local:
-    """One process a worker, started by spawn. Scripts that use it need the guard `if __name__ == "__main__":`.
+    """One process a worker. Scripts that use it need the guard `if __name__ == "__main__":`.
 
     restarts: how often a worker that died is started again. heartbeat: seconds without a sign of life after which a worker
     counts as lost until it shows one. threads: of the numerical libraries in each worker. start_within: seconds.
+    start_method: "forkserver", by a `Nursery` of this engine, or "spawn", each as an interpreter of its own.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Local:
         heartbeat: float = 10.0,
         threads: int = 1,
         start_within: float = 300.0,
-        start_method: str = "spawn",
+        start_method: str = "forkserver",
     ) -> None:
         if not heartbeat >= 1 or threads < 1 or restarts < 0:
             raise Invalid(
@@ -66,7 +67,7 @@ class Local:
                 f"but got heartbeat={heartbeat}, threads={threads}, restarts={restarts}."
             )
         if start_method not in ("spawn", "forkserver"):
-            raise Invalid(f'Local starts workers by "spawn" or "forkserver", but got start_method={start_method!r}.')
+            raise Invalid(f'Local starts workers by "forkserver" or "spawn", but got start_method={start_method!r}.')
         self.problem = problem
         self._restarts, self._heartbeat, self._threads = restarts, heartbeat, threads
         self._start_within, self._method = start_within, start_method
@@ -76,6 +77,7 @@ class Local:
         self._areas: tuple[Area, ...] = ()
         self._events: list[Incoming] = []
         self._exits: dict[int, int | None] = {}
+        self._nursery: Nursery | None = None
 
     def open(self, code: Code) -> None:
         if self._areas:
@@ -98,6 +100,8 @@ class Local:
         self._seat_of: dict[int, int] = {}
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
+            if self._method == "forkserver":
+                self._nursery = Nursery(thread_limits(self._threads), _own_modules(self.problem), self._start_within)
             self._start_all()
             undo.pop_all()
 
@@ -152,7 +156,9 @@ class Local:
                     seat.process.kill()
                     seat.process.join()
                 seat.process.close()
-        self._seats = []
+        if self._nursery is not None:
+            self._nursery.close()
+        self._seats, self._nursery = [], None
         self._watch.close()
         for fd in (self._inbox, self._notes):
             os.close(fd)
@@ -194,7 +200,7 @@ class Local:
 
     def _spawn(self, worker: int) -> None:
         """Start a process for a seat; it reports READY when it has what it needs."""
-        seat, context = self._seats[worker], cast("SpawnContext", get_context(self._method))
+        seat = self._seats[worker]
         program = self._code.program(worker)
         slices = tuple(block_slices(self.problem.dim, self._code.blocks))
         share = Share(program, share_of(self.problem, program), slices, number_type(self._code, self._dtype), False)
@@ -205,17 +211,23 @@ class Local:
         sizes = self._code.n, len(self._code.messages), self.problem.dim, self._dtype.str
         channels = Channels(Fd(theirs), Fd(self._notes), board, params, payloads, slots, *sizes)
         data = pickle.dumps(share, protocol=5)  # by value: multiprocessing's own way would share the memory of torch's tensors
-        process = context.Process(target=main, args=(data, channels), daemon=True)
         try:
-            with environment(thread_limits(self._threads)):
-                process.start()
+            seat.process = self._started(data, channels)
         finally:
             os.close(theirs)
-        seat.process = process
         seat.starts += 1
         self._board.beats[worker] = np.inf
         self._watch.register(seat.process.sentinel, select.EPOLLIN)
         self._seat_of[seat.process.sentinel] = worker
+
+    def _started(self, data: bytes, channels: Channels) -> Any:
+        """A process, forked by the nursery or from nothing."""
+        if self._nursery is not None:
+            return self._nursery.start(data, channels)
+        process = get_context("spawn").Process(target=main, args=(data, channels), daemon=True)
+        with environment(thread_limits(self._threads)):
+            process.start()
+        return process
 
     # What happens
 
@@ -264,6 +276,8 @@ class Local:
         self._watch.unregister(sentinel)
         seat.process.join()
         self._exits[worker] = seat.process.exitcode
+        seat.process.close()
+        seat.process = None
         self._hang_up(seat)
         starting, seat.ready = not seat.ready, False
         self._events.append(Lost(worker, self.clock()))
@@ -293,3 +307,9 @@ class Local:
         if seat.orders >= 0:
             os.close(seat.orders)
             seat.orders = -1
+
+
+def _own_modules(problem: Problem) -> list[str]:
+    """The module of a problem of this library, with what it imports. Others may start threads, which must not be forked."""
+    name = type(problem).__module__
+    return [name] if name.startswith("unstraggle.") else []

@@ -1,0 +1,117 @@
+"""The process of a nursery, and what its forks do first."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+from collections.abc import Iterable, Sequence
+from multiprocessing import process, spawn
+from typing import Any
+
+import numpy.random
+
+from .local_worker import main
+from .shared import Fd
+
+FORK, END = b"f", b"e"
+"""What the master says. With FORK come a file and the descriptors of `Channels`, at most:"""
+MOST_FDS = 16
+RECORD = struct.Struct("<qqq")
+"""What it hears: kind, process, exit code. With BORN comes a descriptor that is readable when the process has ended."""
+BORN, ENDED = 1, 2
+LOOK = 0.5
+"""Seconds between two looks whether the master is still there: other processes may hold its end of the connection."""
+
+
+def serve(fd: int, master: int, modules: Sequence[str]) -> None:
+    """Fork whenever the master asks, until it says that it is enough or is gone. Ctrl+C is the master's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in modules:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # so that collections in forks leave pages alone that they share
+    fds = Server(socket.socket(fileno=fd)).run(master)
+    if fds:
+        live(fds)
+
+
+class Server:
+    """The nursery's end of the connection, and its children by their sentinels."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link, self._children = link, dict[int, int]()
+        self._poll = select.poll()
+        self._poll.register(link, select.POLLIN)
+
+    def run(self, master: int) -> list[int]:
+        """Until the end, which is also that of all children; in a child it gives the descriptors that came for it."""
+        with contextlib.suppress(ConnectionError):
+            while os.getppid() == master:
+                ready = {fd for fd, _ in self._poll.poll(1e3 * LOOK)}
+                for sentinel in ready & self._children.keys():
+                    self._report(sentinel)
+                if self._link.fileno() in ready:
+                    request, fds, _, _ = socket.recv_fds(self._link, len(FORK), MOST_FDS, socket.MSG_CMSG_CLOEXEC)
+                    if request != FORK:
+                        break
+                    if self._fork(fds) == 0:
+                        return fds
+        for sentinel in self._children:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(sentinel, signal.SIGKILL)
+        return []
+
+    def _fork(self, fds: list[int]) -> int:
+        """The number of the child; 0 in the child."""
+        if (pid := os.fork()) == 0:
+            self._link.close()
+            _close(self._children)
+            return 0
+        _close(fds)
+        sentinel = os.pidfd_open(pid)
+        self._children[sentinel] = pid
+        self._poll.register(sentinel, select.POLLIN)
+        socket.send_fds(self._link, [RECORD.pack(BORN, pid, 0)], [sentinel])
+        return pid
+
+    def _report(self, sentinel: int) -> None:
+        """A child has ended."""
+        pid = self._children.pop(sentinel)
+        self._poll.unregister(sentinel)
+        os.close(sentinel)
+        self._link.send(RECORD.pack(ENDED, pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+
+
+def _close(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def live(fds: list[int]) -> None:
+    """Be a worker: import what the master's script imports, as a spawned process does, and go to work."""
+    numpy.random.seed()  # noqa: NPY002 - else what a problem draws from it would be the same in all forks
+    with open(fds[0], "rb") as file:
+        about, data, channels = Unpickler(file, fds[1:]).load()
+    current: Any = process.current_process()
+    current._inheriting = True  # a script without guard is told so when it starts processes now
+    spawn.prepare(about)
+    del current._inheriting
+    main(data, channels)
+
+
+class Unpickler(pickle.Unpickler):
+    """Reads what the master pickled. fds: the descriptors in it, which came beside it."""
+
+    def __init__(self, file: Any, fds: list[int]) -> None:
+        super().__init__(file)
+        self._fds = fds
+
+    def persistent_load(self, number: int) -> Fd:
+        return Fd(self._fds[number])
