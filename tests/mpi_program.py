@@ -260,7 +260,7 @@ def _clocks_agree():
         messages += [one for one in engine.next(None) if isinstance(one, Message)]
     engine.close()
     for one in messages:
-        assert -0.05 < one.times[0, 0] < one.times[0, 1] < one.time + 0.05, one
+        assert -0.05 < one.times[0] < one.times[1] < one.time + 0.05, one
 
 
 def main(names):

@@ -26,6 +26,14 @@ def test_round_trip(data, tasks):
     assert message.times == tuple(moment for task in range(tasks) for moment in (task, task + 0.5))
 
 
+def test_times_of_the_last_tasks_are_kept_where_there_are_too_many():
+    many = frame.MOST_TASKS + 2
+    head = frame.head(3, 7, 9, 0, 0, np.arange(2.0 * many).tolist())
+    times = frame.read(np.frombuffer(head, np.uint8), 1.5).times
+    assert len(head) == frame.head_size(many) and len(times) == 2 * frame.MOST_TASKS
+    assert (times[0], times[-1]) == (4.0, 2 * many - 1)
+
+
 @given(st.binary(min_size=1, max_size=100), st.data())
 def test_any_changed_bit_changes_the_checksum(data, more):
     payload = np.frombuffer(data, np.uint8).copy()

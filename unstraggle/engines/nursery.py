@@ -26,7 +26,12 @@ from .shared import Fd
 
 PATIENCE = 5.0
 """Seconds for what takes milliseconds."""
-CODE = "import sys; sys.path[:] = {path}; from unstraggle.engines.nursery_server import serve; serve({fd}, {master}, {modules})"
+CODE = """import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.path[:] = {path}
+from unstraggle.engines.nursery_server import serve
+serve({fd}, {master}, {modules})"""
+"""The program of the nursery. Ctrl+C is the master's to handle."""
 
 
 class Nursery:

@@ -31,8 +31,7 @@ LOOK = 0.5
 
 
 def serve(fd: int, master: int, modules: Sequence[str]) -> None:
-    """Fork whenever the master asks, until it says that it is enough or is gone. Ctrl+C is the master's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Fork whenever the master asks, until it says that it is enough or is gone."""
     for name in modules:
         importlib.import_module(name)
     gc.collect()
