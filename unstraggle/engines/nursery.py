@@ -21,7 +21,7 @@ from typing import Any
 
 from ..errors import UnstraggleError
 from .local_worker import Channels
-from .nursery_server import BORN, END, ENDED, FORK, RECORD
+from .nursery_server import BORN, END, FORK, RECORD
 from .shared import Fd
 
 PATIENCE = 5.0
@@ -42,7 +42,6 @@ class Nursery:
 
     def __init__(self, environment: dict[str, str], modules: Sequence[str] = (), within: float = 300.0) -> None:
         self._environment, self._modules, self._within = environment, list(modules), within
-        self._codes: dict[int, int] = {}
         self._begin()
 
     def start(self, data: bytes, channels: Channels) -> Child:
@@ -60,10 +59,10 @@ class Nursery:
         )
 
     def code_of(self, pid: int) -> int | None:
-        """The exit code of a worker that has ended; None where the nursery is gone and nobody knows it."""
+        """The exit code of a worker that has ended; None where its nursery is gone and nobody knows it."""
         self._link.settimeout(PATIENCE)
         with contextlib.suppress(OSError):
-            while pid not in self._codes:
+            while pid in self._alive:
                 self._hear()
         return self._codes.pop(pid, None)
 
@@ -79,6 +78,7 @@ class Nursery:
             self._server.wait()
 
     def _begin(self) -> None:
+        self._alive, self._codes = set[int](), dict[int, int]()
         spawn.get_preparation_data("")  # fails where a script without guard would begin without end
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -106,7 +106,10 @@ class Nursery:
         if not record:
             raise ConnectionResetError("The nursery is gone.")
         kind, pid, code = RECORD.unpack(record)
-        if kind == ENDED:
+        if kind == BORN:
+            self._alive.add(pid)
+        else:
+            self._alive.discard(pid)
             self._codes[pid] = code
         return kind, pid, fds
 
