@@ -6,6 +6,7 @@ import pytest
 from unstraggle import Count, Deadline, Invalid, Master, NotRecovered, codes, plan, replay, simulate
 from unstraggle.blocks import block_slices
 from unstraggle.engines import Chaos, Message, Virtual
+from unstraggle.events import Joined, Lost
 from unstraggle.gather import Gather, known_weights
 from unstraggle.latency import Bernoulli, Exponential, Heterogeneous, ShiftedExponential
 from unstraggle.problems import LeastSquares, Logistic
@@ -89,6 +90,23 @@ def test_messages_that_never_arrive_are_asked_for_again_or_end_the_round():
     assert all((estimate.gradient == (0.0 if estimate.skipped else 6.0)).all() for estimate in estimates)
     with Master(code, Virtual(problem, Bernoulli(0.1), rng=0)) as master:
         assert all((master.gradient(np.zeros(8)).gradient == 6.0).all() for _ in range(30))
+
+
+def test_a_round_in_which_workers_come_and_go_waits_for_them():
+    """As when all of them are killed and started again, one after the other: that does not use up the attempts."""
+    churn = [kind(worker, 0.0) for worker in (0, 1, 2, 0, 1) for kind in (Lost, Joined)]
+
+    class Restless(Virtual):
+        def next(self, until):
+            return [churn.pop(0)] if churn else super().next(until)
+
+        def expected(self):
+            return frozenset(range(3))
+
+    code = codes.uncoded(3)
+    with Master(code, Restless(Constant(3), LATENCY, rng=0)) as master:
+        estimate = master.gradient(np.zeros(8))
+    assert estimate.exact and estimate.lost == (0, 1, 2) and not churn
 
 
 def test_chaos_of_every_kind_but_kills(caplog):

@@ -32,7 +32,7 @@ REMEMBERED = 100
 LEARNED = 5
 """Rounds before it is used."""
 ATTEMPTS = 3
-"""How often a worker is asked again for messages that came damaged."""
+"""How often workers are asked again, while none is lost or joins, for messages that came damaged."""
 
 
 class Master:
@@ -176,6 +176,7 @@ class Current:
         if isinstance(incoming, Joined):
             return self._welcome(incoming)
         if isinstance(incoming, Lost):
+            self._attempts = 0
             self._lost.add(incoming.worker)
             self.missed.add(incoming.worker)
         return incoming
@@ -193,6 +194,7 @@ class Current:
 
     def _welcome(self, joined: Joined) -> Event:
         """A worker that comes back in a round that still waits gets its order."""
+        self._attempts = 0
         self._lost.discard(joined.worker)
         if not self.round.open:
             return Elapsed(joined.time)
