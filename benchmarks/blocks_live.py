@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 import unstraggle as us
-from unstraggle.code import Code
 from unstraggle.latency import ShiftedExponential
-from unstraggle.papers.statistics import mean_and_half
 from unstraggle.plan import block_sizes
 from unstraggle.problems import LeastSquares
+from unstraggle.scheme.code import Code
+from unstraggle.statistics import mean_and_half
 from unstraggle.torch import Coded, profile_blocks
 
 from .common import save

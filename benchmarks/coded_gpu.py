@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from unstraggle import engines
+from unstraggle.app.comparison import stragglers
 from unstraggle.torch import Coded
-from unstraggle.torch.comparison import stragglers
 
 from .common import RESULTS
 

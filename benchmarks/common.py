@@ -8,8 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from unstraggle.bench.timing import best_of as best_of
-from unstraggle.bench.timing import processor
+from unstraggle.app.bench.timing import best_of as best_of
+from unstraggle.app.bench.timing import processor
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import unstraggle as us
-from unstraggle.bench.ones import Ones
+from unstraggle.app.bench.ones import Ones
 
 from .common import save
 

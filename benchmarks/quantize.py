@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unstraggle.bench.timing import Timed, best_times
+from unstraggle.app.bench.timing import Timed, best_times
 from unstraggle.quantizers import QSGD, Identity, Sign, read, warmup
 from unstraggle.quantizers.cpu import Source, aligned, grid, pack
 

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from unstraggle import codes, simulate
-from unstraggle.bench.rounds import LATENCY, plain_numpy
-from unstraggle.papers.mmc_clustering import Setting, schemes
-from unstraggle.simulation import CHUNK
+from unstraggle.app.bench.rounds import LATENCY, plain_numpy
+from unstraggle.papers.mmc_clustering.figure1.figure1 import Setting, schemes
+from unstraggle.study.simulation import CHUNK
 
 from .common import best_of, save
 

@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 
 from unstraggle import Master, codes
-from unstraggle.bench.ones import Ones
+from unstraggle.app.bench.ones import Ones
 from unstraggle.engines import Local
 
 from .common import save

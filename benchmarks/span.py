@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import lstsq
 
 from unstraggle import codes
-from unstraggle.recovery import SpanProgress
+from unstraggle.scheme.recovery import SpanProgress
 
 from .common import save
 

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 import unstraggle as us
-from unstraggle.bench.ones import Ones
+from unstraggle.app.bench.ones import Ones
 
 from .common import save
 from .engines import overhead

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unstraggle import codes
-from unstraggle.cli.output import plain as _plain
-from unstraggle.latency.base import Latency
-from unstraggle.papers.statistics import mean_and_half
+from unstraggle.app.cli.output import plain as _plain
+from unstraggle.app.comparison import STRIDE, Entry, compare, entries, stragglers, table
+from unstraggle.scheme.arrivals import Latency
+from unstraggle.statistics import mean_and_half
 from unstraggle.torch import Coded
 from unstraggle.torch.batches import Batches, partitions
-from unstraggle.torch.comparison import STRIDE, Entry, compare, entries, stragglers, table
 from unstraggle.torch.tasks import Task, task
 
 from .common import save

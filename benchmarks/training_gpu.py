@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unstraggle.engines.payload import rounding_seed
-from unstraggle.papers.quantized_osgc_schemes import Cluster, scheme, straggle_probabilities
+from unstraggle.papers.quantized_osgc.figure1.schemes import Cluster, scheme, straggle_probabilities
 from unstraggle.problems.coco import Coco
+from unstraggle.runtime.payload import rounding_seed
 
 from .common import RESULTS
 

@@ -17,13 +17,13 @@ import numpy as np
 
 import unstraggle as us
 from unstraggle.blocks import block_slices
-from unstraggle.code import Code
 from unstraggle.engines import Message, Order, WorkerFailed
 from unstraggle.engines.base import prepared
-from unstraggle.engines.payload import number_type
-from unstraggle.engines.serve import Abandoned, Job, Share, run, share_of
+from unstraggle.runtime.payload import number_type
+from unstraggle.runtime.serve import Abandoned, Job, Share, run, share_of
+from unstraggle.scheme.code import Code
+from unstraggle.scheme.program import Outgoing
 from unstraggle.testing import check_engine
-from unstraggle.worker import Outgoing
 
 
 class Threads:

@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 import unstraggle as us
-from unstraggle.code import Code, Messages, Tasks
 from unstraggle.codes import cluster
-from unstraggle.decoders import Span
-from unstraggle.rule import Need
+from unstraggle.scheme.code import Code, Messages, Tasks
+from unstraggle.scheme.decoders import Span
+from unstraggle.scheme.rule import Need
 from unstraggle.testing import check_code
 
 

@@ -7,44 +7,46 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import codes, engines, latency, plan, problems, quantizers, testing, torch, trace
-    from .citations import cite
-    from .code import Code, Messages, Tasks
-    from .decoders import Fixed, LeastSquares, Parts, Span
+    from .app.citations import cite
     from .diagnosis import Diagnosis, diagnose
-    from .engines.base import WorkerFailed
     from .errors import Invalid, NotRecovered, UnstraggleError
-    from .estimate import Estimate
-    from .events import Arrived, Dropped, Elapsed, Joined, Lost
-    from .expression import parse_code, parse_latency
-    from .master import Master
-    from .noise import NoiseGain, noise_gain
-    from .round import Cancel, Round, State
-    from .rounds import Rounds, Sample
-    from .rule import Need
-    from .simulation import replay, simulate
-    from .stop import Count, Deadline, First, Linger, Recovered
-    from .worker import Program, work
+    from .runtime.estimate import Estimate
+    from .runtime.events import Arrived, Dropped, Elapsed, Joined, Lost
+    from .runtime.master import Master
+    from .runtime.message import WorkerFailed
+    from .runtime.round import Cancel, Round, State
+    from .runtime.worker import work
+    from .scheme.code import Code, Messages, Tasks
+    from .scheme.decoders import Fixed, LeastSquares, Parts, Span
+    from .scheme.noise import NoiseGain, noise_gain
+    from .scheme.program import Program
+    from .scheme.rule import Need
+    from .scheme.stop import Count, Deadline, First, Linger, Recovered
+    from .study.expression import parse_code, parse_latency
+    from .study.rounds import Rounds, Sample
+    from .study.simulation import replay, simulate
 
 __version__ = "0.1.0"
 
 HOMES = {
-    **dict.fromkeys(("Code", "Messages", "Tasks"), "code"),
-    **dict.fromkeys(("Fixed", "LeastSquares", "Parts", "Span"), "decoders"),
+    **dict.fromkeys(("Code", "Messages", "Tasks"), "scheme.code"),
+    **dict.fromkeys(("Fixed", "LeastSquares", "Parts", "Span"), "scheme.decoders"),
     **dict.fromkeys(("Diagnosis", "diagnose"), "diagnosis"),
     **dict.fromkeys(("Invalid", "NotRecovered", "UnstraggleError"), "errors"),
-    **dict.fromkeys(("parse_code", "parse_latency"), "expression"),
-    **dict.fromkeys(("NoiseGain", "noise_gain"), "noise"),
-    **dict.fromkeys(("Arrived", "Dropped", "Elapsed", "Joined", "Lost"), "events"),
-    **dict.fromkeys(("Cancel", "Round", "State"), "round"),
-    **dict.fromkeys(("Rounds", "Sample"), "rounds"),
-    **dict.fromkeys(("replay", "simulate"), "simulation"),
-    **dict.fromkeys(("Count", "Deadline", "First", "Linger", "Recovered"), "stop"),
-    **dict.fromkeys(("Program", "work"), "worker"),
-    "Estimate": "estimate",
-    "Master": "master",
-    "Need": "rule",
-    "WorkerFailed": "engines.base",
-    "cite": "citations",
+    **dict.fromkeys(("parse_code", "parse_latency"), "study.expression"),
+    **dict.fromkeys(("NoiseGain", "noise_gain"), "scheme.noise"),
+    **dict.fromkeys(("Arrived", "Dropped", "Elapsed", "Joined", "Lost"), "runtime.events"),
+    **dict.fromkeys(("Cancel", "Round", "State"), "runtime.round"),
+    **dict.fromkeys(("Rounds", "Sample"), "study.rounds"),
+    **dict.fromkeys(("replay", "simulate"), "study.simulation"),
+    **dict.fromkeys(("Count", "Deadline", "First", "Linger", "Recovered"), "scheme.stop"),
+    "Program": "scheme.program",
+    "work": "runtime.worker",
+    "Estimate": "runtime.estimate",
+    "Master": "runtime.master",
+    "Need": "scheme.rule",
+    "WorkerFailed": "runtime.message",
+    "cite": "app.citations",
 }
 """Where each public name lives. It is imported when it is used: a worker process needs little of all this."""
 

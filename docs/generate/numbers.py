@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from unstraggle import Code, Recovered, simulate
 from unstraggle.codes import fractional_repetition, uncoded
-from unstraggle.decoders import TOLERANCE
 from unstraggle.latency import ShiftedExponential
-from unstraggle.noise import NoiseGain
 from unstraggle.plan import mean_squared_error
 from unstraggle.plan.error import Error
-from unstraggle.recovery import By
-from unstraggle.rounds import Rounds
+from unstraggle.scheme.decoders import TOLERANCE
+from unstraggle.scheme.noise import NoiseGain
+from unstraggle.scheme.recovery import By
+from unstraggle.study.rounds import Rounds
 
 from .schemes import Entry, N, P
 

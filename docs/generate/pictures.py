@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unstraggle.plots import BLUE, GREY, ORANGE, code_matrix
-from unstraggle.plots.style import _clean, _figure
-from unstraggle.rounds import Rounds
+from unstraggle.app.plots import BLUE, GREY, ORANGE, code_matrix
+from unstraggle.app.plots.style import _clean, _figure
+from unstraggle.study.rounds import Rounds
 
 from .numbers import DEADLINES, GOAL, ApproximateFacts, ExactFacts, repetition, waiting
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from unstraggle import citations
+from unstraggle.app import citations
 
 ACCENTS = {'"': "\u0308", "'": "\u0301", "`": "\u0300", "^": "\u0302"}
 

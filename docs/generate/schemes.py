@@ -1,6 +1,6 @@
 """What the catalogue cannot compute: the example of each public scheme, and its rule as a formula.
 
-A new scheme needs one entry here; `tests/test_docs_generated.py` fails without.
+A new scheme needs one entry here; `tests/house/test_docs_generated.py` fails without.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from unstraggle import codes
-from unstraggle.rounds import Rounds
+from unstraggle.study.rounds import Rounds
 
 from . import text
 from .numbers import GOAL, ROUNDS, SEED, ApproximateFacts, ExactFacts, Facts, waiting

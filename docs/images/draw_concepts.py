@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from unstraggle import codes
-from unstraggle.code import Code
-from unstraggle.plots.style import BLUE, COLOURS, GREY, ORANGE, _clean, _figure
+from unstraggle.app.plots.style import BLUE, COLOURS, GREY, ORANGE, _clean, _figure
+from unstraggle.scheme.code import Code
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

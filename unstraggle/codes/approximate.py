@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from ..code import Code, Messages, Tasks
-from ..decoders import Decoder, Fixed, LeastSquares, Linear
+from ..checks import require_workers
 from ..errors import Invalid
-from .table import require_workers
+from ..scheme.code import Code, Messages, Tasks
+from ..scheme.decoders import Decoder, Fixed, LeastSquares, Linear
 
 Decode = Literal["fixed", "least_squares", "one_step"]
 Probabilities = float | Sequence[float] | NDArray[np.float64]

@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 from scipy.sparse import csr_array
 
-from ..code import Code
+from ..checks import require_count, require_load
+from ..scheme.code import Code
 from .approximate import Decode, require_decode, require_size, table_code
-from .table import require_count, require_load
 
 
 def bernoulli(n: int, load: int, seed: int = 0, *, decode: Literal["sum", "one_step", "least_squares"] = "sum") -> Code:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import block_diag, csr_array, eye_array, vstack
 
-from ..code import Code, Messages, Tasks
-from ..decoders import direct_sum
+from ..checks import require_count
 from ..errors import Invalid
+from ..scheme.code import Code, Messages, Tasks
+from ..scheme.decoders import direct_sum
 from .quantized import common_quantizer
-from .table import require_count
 
 
 def cluster(*codes: Code, times: int = 1) -> Code:

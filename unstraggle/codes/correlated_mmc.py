@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..code import Code, Messages
-from ..decoders import Span
-from ..rule import Need
+from ..checks import require_count, require_load
+from ..scheme.code import Code, Messages
+from ..scheme.decoders import Span
+from ..scheme.rule import Need
 from .cyclic_repetition import Construction, cyclic_matrix
-from .table import cyclic_tasks, require_count, require_load
+from .shared import cyclic_tasks
 
 
 def correlated_mmc(n: int, load: int, order: int, construction: Construction | None = None, seed: int = 0) -> Code:

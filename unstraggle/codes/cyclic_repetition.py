@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import encoders
-from ..code import Code
+from ..checks import require_stragglers
 from ..encoders.support import cyclic_mask
 from ..errors import Invalid
-from ..rule import Need
-from .table import cyclic_tasks, one_message, require_stragglers
+from ..scheme.code import Code
+from ..scheme.rule import Need
+from .shared import cyclic_tasks, one_message
 
 Construction = Literal["fourier", "random", "null_space"]
 

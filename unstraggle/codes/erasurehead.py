@@ -7,13 +7,14 @@ from typing import Literal
 
 import numpy as np
 
-from ..code import Code
-from ..decoders import Fixed, LeastSquares
+from ..checks import require_stragglers
 from ..errors import Invalid
-from ..rule import Need
+from ..scheme.code import Code
+from ..scheme.decoders import Fixed, LeastSquares
+from ..scheme.rule import Need
 from .approximate import require_decode
 from .combine import cluster
-from .table import cyclic_tasks, one_message, require_stragglers
+from .shared import cyclic_tasks, one_message
 
 
 def erasurehead(n: int, s: int, *, decode: Literal["first", "sum"] = "first") -> Code:

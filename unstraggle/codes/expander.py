@@ -7,11 +7,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..code import Code
+from ..checks import require_count
 from ..errors import Invalid
+from ..scheme.code import Code
 from .approximate import Probabilities, listed, require_decode, require_probabilities, table_code
 from .optimal_decoding import regular_graph, require_graph
-from .table import require_count
 
 TRIES = 16
 """Random graphs of which `expander` keeps the one that expands most."""

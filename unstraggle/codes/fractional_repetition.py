@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..code import Code
+from ..checks import require_stragglers
 from ..errors import Invalid
-from ..rule import Need
+from ..scheme.code import Code
+from ..scheme.rule import Need
 from .combine import cluster
-from .table import cyclic_tasks, one_message, require_stragglers
+from .shared import cyclic_tasks, one_message
 
 
 def fractional_repetition(n: int, s: int) -> Code:

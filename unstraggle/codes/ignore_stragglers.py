@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scipy.sparse import eye_array
 
-from ..code import Code
+from ..scheme.code import Code
 from .approximate import Probabilities, listed, require_probabilities, require_size, table_code
 
 

@@ -7,10 +7,10 @@ from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..code import Code, Messages, Tasks
-from ..decoders import Span
-from ..rule import Need
-from .table import require_load
+from ..checks import require_load
+from ..scheme.code import Code, Messages, Tasks
+from ..scheme.decoders import Span
+from ..scheme.rule import Need
 
 INSIDE = 0.97
 """The data stand at Chebyshev points shrunk by this factor, which keeps them between the workers' points."""

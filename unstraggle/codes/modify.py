@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, lil_array
 
-from ..code import FULL_BITS, Code, Messages
-from ..decoders import Part, Parts, Span
 from ..errors import Invalid
-from ..noise import set_noise_gain, survivor_sets
-from ..rule import Leaf, Need
+from ..scheme.code import FULL_BITS, Code, Messages
+from ..scheme.decoders import Part, Parts, Span
+from ..scheme.noise import set_noise_gain, survivor_sets
+from ..scheme.rule import Leaf, Need
 from .quantized import require_bits, require_dim, variances, with_bits
 
 SETS = 60

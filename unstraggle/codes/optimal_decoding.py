@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..code import Code
+from ..checks import require_count
 from ..errors import Invalid
+from ..scheme.code import Code
 from .approximate import table_code
-from .table import require_count
 
 SWITCHES = 10
 """Attempted switches an edge: enough to forget the graph that the random one starts from."""

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..code import Code
+from ..checks import require_count
 from ..errors import Invalid
+from ..scheme.code import Code
 from .approximate import (
     Probabilities,
     listed,
@@ -22,7 +23,6 @@ from .approximate import (
     table_code,
 )
 from .quantized import Model, require_bits, require_dim, variances, with_bits
-from .table import require_count
 
 NAME = "optimally_structured"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from ..code import Code
+from ..checks import require_stragglers
 from ..errors import Invalid
+from ..scheme.code import Code
 from .combine import stack
 from .cyclic_repetition import cyclic_repetition
-from .table import require_stragglers
 from .uncoded import uncoded
 
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..code import FULL_BITS, Code, Messages
+from ..checks import require_count
 from ..errors import Invalid
-from .table import require_count
+from ..scheme.code import FULL_BITS, Code, Messages
 
 Model = Literal["paper", "qsgd"]
 

@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..code import Code, Tasks
+from ..checks import require_stragglers
 from ..encoders import polynomial
 from ..encoders.support import cyclic_mask, require_mask, threshold
 from ..errors import Invalid
-from ..rule import Need
-from .table import one_message, require_stragglers
+from ..scheme.code import Code, Tasks
+from ..scheme.rule import Need
+from .shared import one_message
 
 
 def reed_solomon(

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..code import Code
+from ..checks import require_count
 from ..errors import Invalid
+from ..scheme.code import Code
 from .approximate import Probabilities, listed, require_probabilities, require_size, table_code
-from .table import require_count
 
 Placement = Literal["cyclic", "random", "balanced"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..code import Code
-from ..rule import all_of
-from .table import cyclic_tasks, one_message, require_workers
+from ..checks import require_workers
+from ..scheme.code import Code
+from ..scheme.rule import all_of
+from .shared import cyclic_tasks, one_message
 
 
 def uncoded(n: int) -> Code:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..code import Code, Messages
-from ..decoders import Span
+from ..checks import require_count, require_load
 from ..encoders import null_space
 from ..encoders.support import threshold
 from ..errors import Invalid
-from ..rule import Need
-from .table import cyclic_tasks, require_count, require_load
+from ..scheme.code import Code, Messages
+from ..scheme.decoders import Span
+from ..scheme.rule import Need
+from .shared import cyclic_tasks
 
 
 def uncorrelated_mmc(n: int, load: int, orders: Sequence[int], seed: int = 0) -> Code:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan.auto import _saving
+from ..statistics import saving_of
 
 Times = NDArray[np.float64]
 
@@ -71,26 +71,26 @@ def _suitable(seen: Times, held: Times, kind: str, workers: tuple[int, ...]) -> 
 def _replace(held: Times, workers: tuple[int, ...]) -> Remedy:
     """By workers that are never slower than the slowest of the others."""
     others = np.delete(held, workers, axis=1)
-    return Remedy("replace", f"replace {named(workers)}", *_saving(others.max(axis=1), held.max(axis=1)))
+    return Remedy("replace", f"replace {named(workers)}", *saving_of(others.max(axis=1), held.max(axis=1)))
 
 
 def _rebalance(seen: Times, held: Times) -> Remedy:
     speed = 1 / seen.mean(axis=0)
     times = held * (speed / speed.mean())
     action = "give each worker data in proportion to its speed"
-    return Remedy("rebalance", action, *_saving(times.max(axis=1), held.max(axis=1)))
+    return Remedy("rebalance", action, *saving_of(times.max(axis=1), held.max(axis=1)))
 
 
 def _balance(held: Times) -> Remedy:
     action = "balance the batches, so that every worker gets data of equal cost"
-    return Remedy("balance", action, *_saving(held.mean(axis=1), held.max(axis=1)), bound=True)
+    return Remedy("balance", action, *saving_of(held.mean(axis=1), held.max(axis=1)), bound=True)
 
 
 def _more_work(held: Times) -> Remedy:
     """Fewer, larger steps: what is slow now and then averages out within a step. It changes the batch."""
     groups = held[: len(held) // TOGETHER * TOGETHER].reshape(-1, TOGETHER, held.shape[1])
     action = f"give workers {TOGETHER} times the work a step (a larger batch)"
-    return Remedy("more work", action, *_saving(groups.sum(axis=1).max(axis=1), groups.max(axis=2).sum(axis=1)))
+    return Remedy("more work", action, *saving_of(groups.sum(axis=1).max(axis=1), groups.max(axis=2).sum(axis=1)))
 
 
 def named(workers: tuple[int, ...]) -> str:

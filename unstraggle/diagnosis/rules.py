@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from ..errors import Invalid
 from ..plan.advice import Advice, Candidate
-from ..plan.auto import LEAST_ROUNDS, _saving, auto
+from ..plan.auto import LEAST_ROUNDS, auto
 from ..plan.cause import Cause, cause
 from ..randomness import Seed
+from ..statistics import saving_of
 from ..trace import Trace, from_seconds
 from .remedies import Remedy, named, remedies
 from .result import Answer, Diagnosis, Kind, Worker
@@ -99,7 +100,7 @@ def _lost(seconds: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
     if len(seconds) < 2:
         share = float(1 - seconds.mean() / seconds.max(axis=1).mean())
         return share, (0.0, 1.0)
-    return _saving(seconds.mean(axis=1), seconds.max(axis=1))
+    return saving_of(seconds.mean(axis=1), seconds.max(axis=1))
 
 
 def _table(trace: Trace, usable: Trace) -> tuple[Worker, ...]:

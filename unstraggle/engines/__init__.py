@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .base import Engine, Message, Order, WorkerFailed
+from ..runtime.message import Message, Order, WorkerFailed
+from .base import Engine
 
 if TYPE_CHECKING:
     from .chaos import Chaos

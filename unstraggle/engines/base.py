@@ -2,64 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..errors import Invalid, UnstraggleError
-from ..events import Dropped, Joined, Lost
+from ..errors import Invalid
+from ..runtime.message import Incoming, Order
 
 if TYPE_CHECKING:
-    from ..code import Code
     from ..problems.base import Problem
-
-Bytes = NDArray[np.uint8]
-
-
-class WorkerFailed(UnstraggleError):
-    """The problem's own code raised an error on a worker: `worker` and `details`, its traceback."""
-
-    def __init__(self, worker: int, details: str) -> None:
-        last = details.strip().splitlines()[-1] if details.strip() else "no details"
-        super().__init__(f"Worker {worker} failed: {last} Its traceback:\n{details}")
-        self.worker, self.details = worker, details
-
-
-@dataclass(frozen=True, eq=False)
-class Order:
-    """Compute a round: `params` (dim,) at `step`, by all workers or some.
-
-    delays: (M,) seconds after the start of the round before which a message may not leave; for tests and experiments.
-    """
-
-    round: int
-    step: int
-    params: NDArray[Any]
-    workers: tuple[int, ...] | None = None
-    delays: NDArray[np.float64] | None = None
-
-
-@dataclass(eq=False, slots=True)
-class Message:
-    """A message as it came: row `index` of the code's table. Its payload is read-only and valid until the next round starts.
-
-    time: of arrival, in seconds since the start of the round. times: start, end, start, end, ... of the worker's tasks since
-    its last message. checksum: of the payload where it has none of its own (see `frame.checksum`); None: it came without one.
-    """
-
-    worker: int
-    index: int
-    round: int
-    time: float
-    payload: Bytes
-    checksum: int | None = None
-    times: tuple[float, ...] | None = None
-
-
-Incoming = Message | Dropped | Lost | Joined
-"""What an engine reports. Lost and Joined may come between rounds, too."""
+    from ..scheme.code import Code
 
 
 class Engine(Protocol):

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..code import Code
 from ..errors import Invalid
-from ..latency.base import Latency, checked
 from ..problems.base import Problem
 from ..randomness import Seed, generator
-from . import frame
-from .base import Engine, Incoming, Message, Order
+from ..runtime import frame
+from ..runtime.message import Incoming, Message, Order
+from ..scheme.arrivals import Latency, checked
+from ..scheme.code import Code
+from .base import Engine
 
 
 class Chaos:

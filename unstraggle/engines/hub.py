@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ..code import Code
 from ..errors import Invalid
-from ..events import Joined, Lost
-from . import frame, wire
-from .base import Bytes, Incoming, Message, Order, WorkerFailed
-from .payload import payload_sizes
+from ..runtime import frame
+from ..runtime.events import Joined, Lost
+from ..runtime.message import Bytes, Incoming, Message, Order, WorkerFailed
+from ..runtime.payload import payload_sizes
+from ..scheme.code import Code
+from . import wire
 from .wire import Head, Link
 
 NOTHING = np.empty(0, np.uint8)

@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 
 from ..blocks import block_slices
-from ..code import Code
 from ..errors import Invalid, UnstraggleError
-from ..events import Joined, Lost
 from ..problems.base import Problem
-from . import frame
-from .base import Incoming, Message, Order, WorkerFailed, prepared
+from ..runtime import frame
+from ..runtime.events import Joined, Lost
+from ..runtime.message import Incoming, Message, Order, WorkerFailed
+from ..runtime.payload import number_type, payload_sizes
+from ..runtime.serve import Share, share_of
+from ..scheme.code import Code
+from .base import prepared
 from .environment import environment, thread_limits
 from .local_worker import FAILED, NOTE, ORDER, READY, Channels, main
 from .nursery import Nursery
-from .payload import number_type, payload_sizes
-from .serve import Share, share_of
 from .shared import Area, Board, Fd
 
 PAGE = 4096

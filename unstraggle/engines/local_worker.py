@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..worker import Outgoing
-from . import frame
-from .serve import Abandoned, Job, Share, Times, run
+from ..runtime import frame
+from ..runtime.serve import Abandoned, Job, Share, Times, run
+from ..scheme.program import Outgoing
 from .shared import Area, Board, Fd
 
 ORDER = struct.Struct("<qqd?7x")

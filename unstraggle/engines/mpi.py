@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 
 from ..blocks import block_slices
-from ..code import Code
 from ..errors import Invalid, UnstraggleError
-from ..events import Joined, Lost
 from ..problems.base import Problem
-from . import frame
-from .base import Bytes, Incoming, Message, Order, WorkerFailed, prepared
+from ..runtime import frame
+from ..runtime.events import Joined, Lost
+from ..runtime.message import Bytes, Incoming, Message, Order, WorkerFailed
+from ..runtime.payload import number_type
+from ..runtime.serve import Share, share_of
+from ..scheme.code import Code
+from .base import prepared
 from .mpi_launch import command as command
 from .mpi_launch import wire
 from .mpi_order import NUMBER, PING_TIMES, machine, pack_order
 from .mpi_wire import CANCEL, CLOSE, ENGINES, FAILED, FRAME, ORDER, PING, PONG, READY, SETUP, Pace, Parcel, Sent, Wire
-from .payload import number_type
-from .serve import Share, share_of
 
 IN_FLIGHT = 2
 """Orders on their way to a worker that has not taken them; a later one waits, and replaces the one that waits already."""

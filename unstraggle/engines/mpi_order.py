@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .base import Bytes, Order
-from .serve import Job, Share
+from ..runtime.message import Bytes, Order
+from ..runtime.serve import Job, Share
 
 HEAD = struct.Struct("<qqdqq")
 """round, step, when it began on the master's clock, delays, bytes of the parameters; then delays (float64), then parameters."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import Invalid, UnstraggleError
-from .base import Bytes
+from ..runtime.message import Bytes
 
 READY, FRAME, FAILED, BEAT, PING, BYE = range(1, 7)
 """Kinds of parcels to the master."""

@@ -18,13 +18,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..worker import Outgoing
-from . import frame
-from .base import Bytes
+from ..runtime import frame
+from ..runtime.message import Bytes
+from ..runtime.serve import Abandoned, Share, Times, run
+from ..scheme.program import Outgoing
 from .mpi_launch import TOGETHER, run_program
 from .mpi_order import NUMBER, Clock, machine, read_order, round_of
 from .mpi_wire import BEAT, BYE, CANCEL, CLOSE, EXIT, FAILED, FRAME, ORDER, PING, PONG, READY, SETUP, Pace, Parcel, Wire
-from .serve import Abandoned, Share, Times, run
 
 IN_FLIGHT = 2
 """Messages on their way from a worker; it computes on meanwhile."""

@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 
 from ..blocks import block_slices
-from ..code import Code
 from ..errors import Invalid, UnstraggleError
-from ..events import Lost
 from ..problems.base import Problem
-from .base import Incoming, Order, prepared
+from ..runtime.events import Lost
+from ..runtime.message import Incoming, Order
+from ..runtime.payload import number_type
+from ..runtime.serve import share_of
+from ..scheme.code import Code
+from .base import prepared
 from .environment import thread_limits
 from .hub import Hub, Seat
-from .payload import number_type
 from .ray_connection import Connection, load
 from .ray_worker import Post, Worker
-from .serve import share_of
 
 STORE = 1 << 22
 """Bytes of parameters from which they go by Ray's object store, once to each machine: below, a connection is faster."""

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from ..errors import Invalid
 from ..problems.base import Problem
-from ..worker import Outgoing, Program
-from . import frame, wire
-from .base import Bytes
-from .serve import Abandoned, Job, Share, Times, run
+from ..runtime import frame
+from ..runtime.message import Bytes
+from ..runtime.serve import Abandoned, Job, Share, Times, run
+from ..scheme.program import Outgoing, Program
+from . import wire
 
 CONNECT = 30.0
 """Seconds for the connection to the master."""

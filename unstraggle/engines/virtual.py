@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
-from ..code import Code
 from ..errors import Invalid
-from ..events import Dropped
-from ..latency.base import Latency, checked
 from ..problems.base import Problem
 from ..randomness import Seed, generator
-from ..worker import Outgoing, encode
-from .base import Incoming, Message, Order, prepared
-from .payload import number_type, pack
+from ..runtime.events import Dropped
+from ..runtime.message import Incoming, Message, Order
+from ..runtime.payload import number_type, pack
+from ..runtime.worker import encode
+from ..scheme.arrivals import Latency, checked
+from ..scheme.code import Code
+from ..scheme.program import Outgoing
+from .base import prepared
 
 
 class Virtual:

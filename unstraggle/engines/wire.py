@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .base import Bytes
+from ..runtime.message import Bytes
 
 HEAD = struct.Struct("<IIqdQ")
 HELLO, READY, ALIVE, SENT, TAKEN, FAILED = 1, 2, 3, 4, 5, 6

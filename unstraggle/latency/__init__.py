@@ -1,6 +1,7 @@
 """Latency models: how long tasks take and when messages arrive. One family a file; every one is a small frozen value."""
 
-from .base import Family, Latency, OneSpeed, arrivals
+from ..scheme.arrivals import Latency
+from .base import Family, OneSpeed, arrivals
 from .empirical import Empirical, Replay
 from .families import BurrXII, Gamma, LogNormal, Pareto, Weibull
 from .fit import Candidate, Fit, fit

@@ -5,34 +5,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..code import Code
 from ..errors import Invalid
 from ..randomness import Seed, generator
+from ..scheme.arrivals import Speeds
+from ..scheme.code import Code
 from .order import order_means
 
 Times = NDArray[np.float64]
-
-
-class Latency(Protocol):
-    """A sampler of arrival times. Rounds are drawn one after the other, so that two codes with equal n and seed share draws."""
-
-    def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
-        """(rounds, M) times at which the messages of the code reach the master; infinite for never."""
-        ...
-
-
-@runtime_checkable
-class Speeds(Protocol):
-    """A latency model in which a worker may have one speed a round; the simulator then need not write out every arrival."""
-
-    def speeds(self, n: int, rounds: int, rng: np.random.Generator) -> Times | None:
-        """(rounds, n) seconds that a worker takes for a unit of work, or None where its tasks differ."""
-        ...
 
 
 def arrivals(code: Code, durations: Times) -> Times:
@@ -40,15 +24,6 @@ def arrivals(code: Code, durations: Times) -> Times:
     padded = np.concatenate([durations, np.zeros((len(durations), 1))], axis=1)
     finished = padded[:, code.tasks.queues].cumsum(axis=2)
     return np.asarray(finished[:, code.messages.worker, code.messages.after - 1])
-
-
-def checked(times: Times, source: object) -> Times:
-    """Sampled times, refused if any is negative or not a number."""
-    if times.size and not times.min() >= 0:
-        raise Invalid(
-            f"Latency models must give times >= 0, but {source} gave {times.min()}. Check its parameters or its trace."
-        )
-    return times
 
 
 def require(model: object, **values: tuple[float, float]) -> None:

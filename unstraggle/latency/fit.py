@@ -17,7 +17,7 @@ from .empirical import Empirical
 from .likelihood import Estimate, estimates
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 FEWEST, MOST = 10, 20_000
 """Times that are needed, and times that are used: of more, so many are drawn at random."""
@@ -96,12 +96,6 @@ class Fit:
                 for c in self.ranking
             ],
         }
-
-    def plot(self) -> Figure:
-        """The measured distribution and the fitted ones."""
-        from ..plots import fitted_distributions
-
-        return fitted_distributions(self)
 
     def __str__(self) -> str:
         lines = [f"fit of {len(self.times)} times"]

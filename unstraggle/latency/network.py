@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..code import Code
 from ..errors import Invalid
+from ..scheme.code import Code
 from .base import Times
 
 

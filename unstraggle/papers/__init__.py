@@ -1,11 +1,16 @@
-"""The papers' figures, regenerated. One module a paper; `unstraggle reproduce` finds figures here."""
+"""The papers' figures, regenerated. One folder a paper; `unstraggle reproduce` finds figures here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from . import block_coordinate, mmc_clustering, mmc_front, quantized_osgc, quantized_osgc_figures, quantized_osgc_logistic
+from .block_coordinate import figures as block_coordinate
+from .mmc_clustering import figure1 as mmc_clustering
+from .mmc_clustering import front as mmc_front
+from .quantized_osgc import figure1 as quantized_osgc
+from .quantized_osgc import figures as quantized_osgc_figures
+from .quantized_osgc import logistic as quantized_osgc_logistic
 
 
 class Figure(NamedTuple):

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..code import FULL_BITS, Code
 from ..codes import fractional_repetition, uncoded, uncoded_mmc
 from ..errors import Invalid
 from ..latency import Network, OneSpeed, Replay, arrivals
 from ..randomness import Seed, generator
-from ..rounds import NORMAL_975, Sample
-from ..simulation import simulate
-from ..stop import Count, Recovered, Stop
+from ..scheme.code import FULL_BITS, Code
+from ..scheme.stop import Count, Recovered, Stop
+from ..statistics import saving_of
+from ..study.rounds import Sample
+from ..study.simulation import simulate
 from ..trace import Trace
 from .advice import Advice, Candidate
 from .base import Plan
@@ -225,18 +226,8 @@ def _score(planned: Planned, setting: Setting, network: Callable[[Any], Any], rn
 def _candidate(plan: Plan, exact: bool, wait: NDArray[np.float64], scored: Scored) -> Candidate:
     seen, times, messages, size = scored
     sample = Sample(times)
-    saving, interval = _saving(times, wait)
+    saving, interval = saving_of(times, wait)
     return Candidate(plan.name, plan, exact, seen, sample.mean, sample.ci95, saving, interval, messages, messages * size)
-
-
-def _saving(times: NDArray[np.float64], wait: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
-    """Share of the mean waiting time that is saved, with the interval of a ratio of paired means."""
-    if not np.isfinite(times).all() or not np.isfinite(wait).all():
-        saved = 1.0 if np.isfinite(times).all() else 0.0 if np.isinf(wait).any() else -np.inf
-        return saved, (saved, saved)
-    ratio = float(times.mean() / wait.mean())
-    half = NORMAL_975 * float((times - ratio * wait).std(ddof=1) / np.sqrt(len(times)) / wait.mean())
-    return 1 - ratio, (1 - ratio - half, 1 - ratio + half)
 
 
 def _advice(candidates: list[Candidate], trace: Trace | None, why: Cause | None) -> Advice:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..code import Code
-from ..stop import Recovered, Stop
+from ..scheme.code import Code
+from ..scheme.stop import Recovered, Stop
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..code import FULL_BITS
+from ..checks import require_count
 from ..codes.approximate import require_gamma, require_probabilities
-from ..codes.table import require_count
 from ..errors import Invalid
+from ..scheme.code import FULL_BITS
 from .bits_solvers import continuous, dynamic_program, equal_split, greedy, hull_and_core
 
 LEAST = 2

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..code import Code
 from ..codes import blocks, cyclic_repetition, partial_stragglers, uncoded
 from ..errors import Invalid
 from ..randomness import Seed
+from ..scheme.code import Code
 from . import rivals
 from .base import Plan
 from .optimum import optimum

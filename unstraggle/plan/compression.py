@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..code import FULL_BITS
+from ..checks import require_count
 from ..codes.quantized import Model, require_bits, require_dim
-from ..codes.table import require_count
 from ..errors import Invalid
+from ..scheme.code import FULL_BITS
 
 MEASURED, REPEATS = 1 << 20, 5
 """Coordinates on which speeds are measured at most, and how often; the shortest time counts."""

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
-from ..code import Code, Messages
+from ..checks import require_workers
 from ..codes.approximate import row_sums
 from ..codes.optimally_structured import optimally_structured, overlap
 from ..codes.quantized import with_bits
-from ..codes.table import require_workers
-from ..decoders import Fixed
 from ..errors import Invalid
 from ..latency import Heterogeneous
-from ..stop import Deadline
+from ..scheme.code import Code, Messages
+from ..scheme.decoders import Fixed
+from ..scheme.stop import Deadline
 from .base import Plan
 from .bits import bits as allocate
 from .bits import variance

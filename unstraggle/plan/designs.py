@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 from scipy.sparse import csr_array
 
-from ..code import Code
-from ..decoders import Linear, Span
-from ..expression import parse_code
-from ..recovery import By
+from ..scheme.code import Code
+from ..scheme.decoders import Linear, Span
+from ..scheme.recovery import By
+from ..study.expression import parse_code
 from .draws import Times, smallest
 
 Kind = Literal["correlated", "uncorrelated", "hybrid"]
@@ -96,7 +96,7 @@ def floor_clock(design: Design) -> Clock:
 
 def span_clock(design: Design, real: bool = True) -> Clock:
     """When all clusters are recovered by span, with the real coefficients, or with random ones where that does not matter."""
-    from ..kernels import span_times
+    from ..scheme.recovery_times import span_times
 
     if not design.gains_by_span:
         return rule_clock(design)

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ..code import Code, Messages, Tasks
-from ..decoders import Span
 from ..errors import Invalid
-from ..latency.base import Family, Latency, Speeds, checked
+from ..latency.base import Family
+from ..scheme.arrivals import Latency, Speeds, checked
+from ..scheme.code import Code, Messages, Tasks
+from ..scheme.decoders import Span
 
 CHUNK_BYTES = 1 << 24
 """Memory for the arrival times of the rounds that are looked at together."""

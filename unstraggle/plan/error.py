@@ -9,13 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..code import Code
+from ..checks import require_count
 from ..codes.approximate import gains, numbers, require_gamma, require_omega, require_probabilities
-from ..codes.table import require_count
-from ..decoders import Fixed
 from ..errors import Invalid
 from ..randomness import Seed, generator
-from ..rounds import NORMAL_975
+from ..scheme.code import Code
+from ..scheme.decoders import Fixed
+from ..statistics import NORMAL_975
 
 ENUMERATED = 16
 """Up to this many workers all sets of stragglers are gone through; beyond it they are drawn."""

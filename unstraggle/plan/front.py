@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Invalid
-from ..stop import Recovered
+from ..scheme.stop import Recovered
 from .base import Plan
 
 

@@ -7,14 +7,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..code import FULL_BITS
-from ..codes.table import require_load
+from ..checks import require_load
 from ..errors import Invalid
-from ..latency.base import Latency
-from ..noise import NoiseGain, set_noise_gain, survivor_sets
 from ..randomness import Seed, generator
-from ..recovery import By
-from ..stop import Recovered
+from ..scheme.arrivals import Latency
+from ..scheme.code import FULL_BITS
+from ..scheme.noise import NoiseGain, set_noise_gain, survivor_sets
+from ..scheme.recovery import By
+from ..scheme.stop import Recovered
 from .base import Plan
 from .designs import Design, work_limit
 from .draws import Draws, require_latency, require_rounds

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..codes.table import require_workers
+from ..checks import require_workers
 from ..errors import Invalid
-from ..expression import parse_code
-from ..latency.base import Family, Latency, OneSpeed
+from ..latency.base import Family, OneSpeed
 from ..randomness import Seed, generator
-from ..rounds import Sample
+from ..scheme.arrivals import Latency
+from ..study.expression import parse_code
+from ..study.rounds import Sample
 from .base import Plan
 from .draws import Draws, Times, require_latency, require_rounds, sent, smallest
 

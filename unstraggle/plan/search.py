@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..latency.base import Latency
-from ..recovery import By
-from ..rounds import NORMAL_975
+from ..scheme.arrivals import Latency
+from ..scheme.recovery import By
+from ..statistics import NORMAL_975
 from .designs import (
     Clock,
     Design,

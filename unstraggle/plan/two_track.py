@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..code import Code
 from ..codes.approximate import gains, listed, numbers, require_gamma, require_omega, require_probabilities
-from ..decoders import Fixed
 from ..errors import Invalid
+from ..scheme.code import Code
+from ..scheme.decoders import Fixed
 
 Objective = Literal["scalar", "vector"]
 Floats = NDArray[np.float64]

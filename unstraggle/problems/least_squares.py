@@ -13,7 +13,7 @@ from ..errors import Invalid
 from .linear import Linear, Vector, cut
 
 if TYPE_CHECKING:
-    from ..code import Code
+    from ..scheme.code import Code
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from ..randomness import Seed, generator
 from .linear import Linear, Vector, cut
 
 if TYPE_CHECKING:
-    from ..code import Code
+    from ..scheme.code import Code
 
 
 @dataclass(frozen=True, eq=False)

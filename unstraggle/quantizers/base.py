@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..codes.table import require_count
+from ..checks import require_count
 from ..errors import Invalid
 from .decoding import accumulate, as_list, decode
 from .encoding import as_vector, encode

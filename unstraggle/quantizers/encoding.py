@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..codes.table import require_count
+from ..checks import require_count
 from ..errors import Invalid
 from . import cpu
 from .layout import Format, Kind

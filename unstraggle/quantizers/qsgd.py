@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codes.table import require_count
+from ..checks import require_count
 from .base import Coded, Model, require_bucket, require_dim
 from .layout import Format, Kind
 

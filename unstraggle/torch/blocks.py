@@ -8,8 +8,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from ..code import Code
 from ..errors import Invalid
+from ..scheme.code import Code
 from .layout import Layout
 
 

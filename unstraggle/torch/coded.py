@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from ..engines.base import Engine
 from ..errors import Invalid
-from ..estimate import Estimate
-from ..master import Shortfall
-from ..stop import Stop
+from ..runtime.estimate import Estimate
+from ..runtime.master import Shortfall
+from ..scheme.stop import Stop
 from .batches import Batches, partitions
 from .blocks import aligned
 from .checks import averages, require_same_again

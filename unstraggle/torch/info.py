@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..code import Code
-from ..estimate import Estimate, Split
+from ..runtime.estimate import Estimate, Split
+from ..scheme.code import Code
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..code import Code, Tasks
 from ..codes import blocks, cyclic_repetition, uncoded
 from ..errors import Invalid
 from ..plan.base import Plan
 from ..randomness import Seed, generator
+from ..scheme.code import Code, Tasks
 from .layers import round_times, runs, search, sorted_speeds
 from .layout import layout_of, trainable
 from .problem import Forward, own_copy, split_batch

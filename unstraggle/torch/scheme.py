@@ -6,12 +6,12 @@ import logging
 import os
 from typing import Any
 
-from ..code import Code
 from ..codes import cyclic_repetition, fractional_repetition, uncoded
 from ..errors import Invalid
-from ..expression import parse_code
 from ..plan.base import Plan
-from ..stop import Stop
+from ..scheme.code import Code
+from ..scheme.stop import Stop
+from ..study.expression import parse_code
 from ..trace import Trace, read
 
 log = logging.getLogger("unstraggle")

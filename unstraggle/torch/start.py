@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from .. import engines
-from ..code import Code
 from ..engines.base import Engine
 from ..errors import Invalid, UnstraggleError
-from ..master import Master
-from ..stop import Stop
+from ..runtime.master import Master
+from ..scheme.code import Code
+from ..scheme.stop import Stop
 from .checks import SAMPLES, unpicklable
 from .layout import Layout, layout_of, trainable
 from .problem import TorchProblem

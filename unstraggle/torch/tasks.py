@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..checks import require_known
 from ..errors import Invalid
-from ..names import require_known
 
 HELD_OUT = 0.2
 """Share of the samples that is not trained on."""

@@ -1,0 +1,116 @@
+"""`unstraggle measure` as a process: a trace that the next commands read, on every engine, and what is left after Ctrl+C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from unstraggle import trace
+from unstraggle.engines.mpi import command
+
+from ..test_cli import run
+
+ONE_SLOW = "Heterogeneous([ShiftedExponential(1e4, 0.005), ShiftedExponential(1e4, 0.005), ShiftedExponential(1e4, 0.02)])"
+
+
+def test_a_rehearsal_is_recorded_diagnosed_and_planned_for(tmp_path):
+    out = str(tmp_path / "out")
+    table = run("measure", "-n", "3", "--rounds", "30", "--latency", ONE_SLOW, "-o", out).stdout
+    assert f"Trace: {out}/trace.jsonl\nNext:  unstraggle diagnose {out}" in table
+    recorded = trace.read(f"{out}/trace.jsonl")
+    assert len(recorded) == 30 and recorded.n == 3 and recorded.meta["code"] == "uncoded(3)"
+    assert np.isfinite(recorded.arrival).all() and recorded.numbers[0] == 1  # the first round is not kept
+    about = json.loads((tmp_path / "out/summary.json").read_text())
+    first = about["table"][0]
+    assert first["worker"] == 2 and first["slowest"] == 1 and first["factor"] > 2 and 0.019 < first["median"] < 0.05
+    found = json.loads(run("diagnose", out, "--json").stdout)
+    assert found["kind"] == "persistent" and found["workers"] == [2]
+    assert (found["lost"], found["lost_ci95"]) == (about["lost"], about["lost_ci95"])
+    assert json.loads(run("plan", "auto", out, "--json").stdout)["held_out"]
+
+
+@pytest.mark.parametrize("command", [["measure", "-n", "3"], ["run", "uncoded(3)"]], ids=["measure", "run"])
+def test_an_older_trace_outlives_what_cannot_start_and_is_replaced_by_what_can(command, tmp_path):
+    trace.write(tmp_path / "trace.jsonl", trace.from_seconds(np.ones((5, 4))))
+    before = (tmp_path / "trace.jsonl").read_text()
+    assert run(*command, "--engine", "mpi", "-o", str(tmp_path), check=False).returncode == 2
+    assert (tmp_path / "trace.jsonl").read_text() == before
+    run(*command, "--rounds", "3", "-o", str(tmp_path))
+    assert trace.read(tmp_path / "trace.jsonl").n == 3
+
+
+@pytest.mark.slow
+def test_images_are_trained_on_with_torch(tmp_path):
+    data = json.loads(run("measure", "--task", "digits", "-n", "2", "--rounds", "4", "-o", str(tmp_path), "--json").stdout)
+    assert data["rounds"] == 4 and data["workers"] == 2 and len(trace.read(tmp_path / "trace.jsonl")) == 4
+    assert json.loads((tmp_path / "config.json").read_text())["options"]["task"] == "digits"
+
+
+def test_ranks_of_an_mpi_job(tmp_path):
+    options = ["measure", "--engine", "mpi", "-n", "2", "--rounds", "10", "-o", str(tmp_path), "--json"]
+    line = command(2, "-m", "unstraggle", *options)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rounds"] == 10 and len(trace.read(tmp_path / "trace.jsonl")) == 10
+
+
+@pytest.mark.slow
+def test_ray_actors(tmp_path):
+    data = json.loads(run("measure", "--engine", "ray", "-n", "2", "--rounds", "10", "-o", str(tmp_path), "--json").stdout)
+    assert data["rounds"] == 10 and len(trace.read(tmp_path / "trace.jsonl")) == 10
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_was_recorded_stays_when_it_is_interrupted(tmp_path, number, code):
+    words = ["measure", "-n", "2", "--rounds", "100000", "--latency", "ShiftedExponential(1000, 0.002)", "-o", str(tmp_path)]
+    started = subprocess.Popen([sys.executable, "-m", "unstraggle", *words], stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: (tmp_path / "trace.jsonl").exists())
+    os.kill(started.pid, number)
+    said = started.communicate(timeout=30)[1]
+    rounds = len(trace.read(tmp_path / "trace.jsonl"))
+    assert started.returncode == code and rounds >= 49
+    assert said == f"unstraggle: interrupted; {rounds} rounds are recorded. Next: unstraggle diagnose {tmp_path}\n"
+    assert json.loads(run("fit", str(tmp_path), "--json").stdout)["summary"]["workers"] == 2
+
+
+def test_rounds_are_written_after_some_seconds_even_if_they_are_few(tmp_path, monkeypatch):
+    from unstraggle import Master, codes, engines, latency, problems
+    from unstraggle.runtime import recorder
+
+    problem = problems.LeastSquares.split(np.eye(2), np.ones(2), parts=2)
+    with Master(
+        codes.uncoded(2), engines.Virtual(problem, latency.Exponential(1.0), rng=0), trace=tmp_path / "t.jsonl"
+    ) as master:
+        master.gradient(np.zeros(2))
+        assert not (tmp_path / "t.jsonl").exists()
+        monkeypatch.setattr(recorder, "SECONDS", 0.0)
+        master.gradient(np.zeros(2))
+        assert len(trace.read(tmp_path / "t.jsonl")) == 2
+
+
+def wait_until(met, seconds=60):
+    limit = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--task", "chess"], "Unknown task 'chess'. Known: logistic, least_squares, digits, mnist."),
+        (["--engine", "virtual"], "Unknown engine 'virtual'."),
+        (["-n", "1"], "--workers >= 2"),
+        (["--rounds", "0"], "--rounds >= 1"),
+        (["--latency", "Expnential(1)"], "Did you mean Exponential?"),
+        (["--engine", "mpi"], "mpiexec -n 5 python -m unstraggle.engines.mpi"),
+    ],
+)
+def test_bad_options(options, message, tmp_path):
+    done = run("measure", *options, "-o", str(tmp_path), check=False)
+    assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1

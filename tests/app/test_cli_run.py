@@ -1,0 +1,71 @@
+"""`unstraggle run` as a process: real workers, real faults."""
+
+import json
+
+import pytest
+
+from unstraggle import trace
+
+from ..test_cli import run
+
+PAPER = "ShiftedExponential(rate=20, shift=0.01)"
+
+
+def test_run_on_local_workers(tmp_path):
+    out = tmp_path / "out"
+    done = run("run", "cyclic_repetition(4, s=1)", "--latency", PAPER, "--rounds", "6", "-o", str(out))
+    assert "100 %" in done.stdout and "measured / theory" in done.stdout
+    assert max(map(len, done.stdout.splitlines()[:-1])) <= 80
+    assert len(trace.read(out / "trace.jsonl")) == 6
+    assert len((out / "steps.jsonl").read_text().splitlines()) == 6
+    events = json.loads((out / "chrome.json").read_text())["traceEvents"]
+    assert {event["args"]["name"] for event in events if event["ph"] == "M"} == {"master", *(f"worker {w}" for w in range(4))}
+    assert sum(event["name"] == "message" for event in events) >= 18
+    assert json.loads((out / "summary.json").read_text())["ratio"] >= 1
+
+
+@pytest.mark.parametrize("code", ["lagrange(6, load=3)", "uncoded_mmc(4, load=2)", "optimally_structured([0.1, 0.3])"])
+def test_run_on_a_sampled_clock_as_json(code):
+    data = json.loads(run("run", code, "--engine", "virtual", "--rounds", "5", "--deadline", "100", "--json").stdout)
+    assert (data["code"], data["rounds"], data["engine"]) == (code, 5, "virtual")
+
+
+def test_run_with_chaos():
+    faults = "drop=0.05,corrupt=0.2,duplicate=0.2,kill=0.05"
+    options = ("--rounds", "60", "--chaos", faults, "--patience", "5", "--problem", "least_squares", "--json")
+    data = json.loads(run("run", "cyclic_repetition(4, s=2)", *options).stdout)
+    assert data["exact"] == 1.0 and data["worst_error"] < 1e-9
+    assert data["damaged"] > 0 and data["duplicates"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "cloud"], "Unknown engine 'cloud'. Known: local, ray, mpi, virtual."),
+        (["--engine", "lokal"], "Unknown engine 'lokal'. Did you mean local?"),
+        (["--problem", "chess"], "Unknown problem 'chess'. Known: logistic, least_squares."),
+        (["--chaos", "drop=lots"], "--chaos takes NAME=NUMBER"),
+        (["--chaos", "dropp=0.1"], "Unknown fault 'dropp'. Did you mean drop?"),
+        (["--rounds", "0"], "--rounds must be at least 1"),
+        (["--samples", "1"], "a sample for each of 2 partitions"),
+        (["--workers", "5"], "has 2 workers, but --workers is 5"),
+        (["--on-shortfall", "hope", "--engine", "virtual"], "on_shortfall is"),
+    ],
+)
+def test_bad_options(options, message):
+    done = run("run", "uncoded(2)", *options, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_run_can_be_repeated_from_its_config(tmp_path):
+    first = ("run", "cyclic_repetition(4, s=1)", "--engine", "virtual", "--latency", PAPER, "--rounds", "4", "--seed", "5")
+    data = json.loads(run(*first, "--on-shortfall", "skip", "-o", str(tmp_path), "--json").stdout)
+    assert json.loads((tmp_path / "config.json").read_text())["options"]["on-shortfall"] == "skip"
+    assert json.loads(run("--config", str(tmp_path / "config.json"), "run", "--json").stdout) == data
+
+
+def test_a_run_that_cannot_finish_exits_with_one():
+    faults = ("--chaos", "corrupt=1", "--on-shortfall", "raise", "--rounds", "2")
+    done = run("run", "uncoded(2)", *faults, "--engine", "virtual", check=False)
+    assert done.returncode == 1 and "do not determine the gradient" in done.stderr and "Traceback" not in done.stderr

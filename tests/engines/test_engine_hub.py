@@ -1,0 +1,189 @@
+"""The master's end of connections, with workers played by plain sockets."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from unstraggle import codes
+from unstraggle.engines import Message, Order, wire
+from unstraggle.engines.hub import Hub
+from unstraggle.runtime import frame
+from unstraggle.runtime.events import Joined, Lost
+
+DIM = 8
+CODE = codes.uncoded(2)
+CLIENTS: list[socket.socket] = []
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    yield from opened(DIM)
+
+
+@pytest.fixture
+def wide_hub() -> Iterator[Hub]:
+    yield from opened(1_000_000)
+
+
+def opened(dim: int) -> Iterator[Hub]:
+    hub = Hub(CODE, dim, np.dtype(np.float64), 1.0, lambda worker: None)
+    hub.listen("127.0.0.1", 0)
+    yield hub
+    hub.close()
+    while CLIENTS:
+        CLIENTS.pop().close()
+
+
+def connect(hub: Hub) -> socket.socket:
+    CLIENTS.append(socket.create_connection(hub._door.getsockname(), 5))
+    return CLIENTS[-1]
+
+
+def call(hub: Hub, token: bytes, worker: int = 0) -> socket.socket:
+    """A connection that says who it is."""
+    client = connect(hub)
+    wire.send_all(client, wire.head(wire.HELLO, worker, 4711, len(token)), token)
+    return client
+
+
+def worker_of(hub: Hub, worker: int = 0) -> socket.socket:
+    client = call(hub, hub.token, worker)
+    wire.send_all(client, wire.head(wire.READY))
+    until(hub, lambda: hub.seats[worker].ready)
+    hub.events.clear()
+    assert wire.read_record(client, lambda what: np.empty(what.size, np.uint8))[0].kind == wire.PING
+    return client
+
+
+def until(hub: Hub, condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < limit, "it did not happen"
+        hub.collect(0.05)
+
+
+def message(worker: int = 0, index: int = 0, round: int = 0, numbers: int = DIM) -> bytes:
+    """A record with a whole frame."""
+    payload = np.arange(float(numbers)).view(np.uint8)
+    body = frame.head(worker, index, round, len(payload), frame.checksum(payload), [0.1, 0.2]) + payload.tobytes()
+    return wire.head(wire.SENT, index, round, len(body)) + body
+
+
+def ended(client: socket.socket) -> bool:
+    client.settimeout(5)
+    try:
+        return not client.recv(1)
+    except ConnectionResetError:
+        return True
+
+
+def test_a_worker_comes_and_goes(hub: Hub) -> None:
+    client = worker_of(hub)
+    assert hub.seats[0].process == 4711
+    client.close()
+    until(hub, lambda: bool(hub.events))
+    assert hub.events == [Lost(0, hub.events[0].time)]
+    assert hub.seats[0].deaths == 1 and hub.seats[0].link is None
+
+
+def test_messages_in_pieces_and_in_one_piece(hub: Hub) -> None:
+    hub.begin(0)
+    client = worker_of(hub)
+    for byte in message():
+        client.sendall(bytes([byte]))
+        hub.collect(0)
+    client.sendall(message() + message(round=-1))
+    until(hub, lambda: len(hub.events) == 3)
+    first, again, late = (event for event in hub.events if isinstance(event, Message))
+    assert first.payload.view(float).tolist() == again.payload.view(float).tolist() == list(range(DIM))
+    assert not np.shares_memory(first.payload, again.payload), "a payload that the master reads was overwritten"
+    assert not first.payload.flags.writeable
+    assert late.round == -1 and len(late.payload) == 0
+
+
+def test_a_stranger_is_sent_away(hub: Hub) -> None:
+    for token, worker in ((b"x" * wire.TOKEN, 0), (b"", 0), (hub.token, 2)):
+        stranger = call(hub, token, worker)
+        until(hub, lambda: bool(hub._guests))
+        until(hub, lambda: not hub._guests)
+        assert ended(stranger)
+    assert not hub.events and all(seat.link is None for seat in hub.seats)
+
+
+def test_a_guest_who_says_nothing_is_sent_away(hub: Hub) -> None:
+    silent = connect(hub)
+    until(hub, lambda: bool(hub._guests))
+    until(hub, lambda: (hub.look() and False) or not hub._guests)
+    assert ended(silent)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        wire.head(wire.SENT, 0, 0, 1 << 40),
+        wire.head(wire.FAILED, 0, 0, wire.REPORT + 1),
+        wire.head(wire.HELLO, 0, 0, wire.TOKEN),
+        wire.head(99),
+        message(numbers=DIM + 64),
+        message(worker=1, index=1),
+        message(worker=1),
+        wire.head(wire.SENT, 0, 0, 8) + b"too small",
+        b"\xff" * 4096,
+    ],
+    ids=["huge", "report", "hello", "unknown", "larger", "of another", "as another", "cut", "noise"],
+)
+def test_what_must_not_come_ends_the_connection(hub: Hub, data: bytes) -> None:
+    hub.begin(0)
+    client = worker_of(hub)
+    client.sendall(data)
+    until(hub, lambda: bool(hub.events))
+    assert [type(event) for event in hub.events] == [Lost]
+    assert ended(client)
+
+
+def test_a_successor_takes_the_seat(hub: Hub) -> None:
+    old = worker_of(hub)
+    new = call(hub, hub.token)
+    until(hub, lambda: bool(hub.events))
+    assert [type(event) for event in hub.events] == [Lost] and ended(old)
+    wire.send_all(new, wire.head(wire.READY))
+    until(hub, lambda: hub.seats[0].ready)
+    assert isinstance(hub.events[-1], Joined)
+
+
+def test_silence_is_a_loss_until_a_sign_of_life(hub: Hub) -> None:
+    client = worker_of(hub)
+    until(hub, lambda: (hub.look() and False) or bool(hub.events))
+    assert [type(event) for event in hub.events] == [Lost] and hub.seats[0].hung
+    wire.send_all(client, wire.head(wire.ALIVE))
+    until(hub, lambda: len(hub.events) == 2)
+    assert isinstance(hub.events[1], Joined) and not hub.seats[0].hung
+
+
+def test_who_lags_behind_gets_the_newest_order_only(wide_hub: Hub) -> None:
+    hub, dim = wide_hub, 1_000_000
+    client = worker_of(hub)
+    for round in range(10):
+        hub.begin(round)
+        hub.order(Order(round, round, np.full(dim, float(round))), [0])
+        hub.cancel(round, [0])
+    seen: list[tuple[wire.Head, float]] = []
+    reader = threading.Thread(target=read_until_cancelled, args=(client, 9, seen))
+    reader.start()
+    until(hub, lambda: not reader.is_alive())
+    orders = [(what.round, last) for what, last in seen if what.kind == wire.ORDER]
+    assert orders[-1] == (9, 9.0) and len(orders) < 10, orders
+    assert orders == sorted(orders) and all(round == last for round, last in orders)
+
+
+def read_until_cancelled(client: socket.socket, round: int, seen: list[tuple[wire.Head, float]]) -> None:
+    """Records with the last number of their bodies."""
+    while not seen or (seen[-1][0].kind, seen[-1][0].round) != (wire.CANCEL, round):
+        what, body = wire.read_record(client, lambda what: np.empty(what.size, np.uint8))
+        seen.append((what, float(body[-8:].view(float)[0]) if what.size else -1.0))

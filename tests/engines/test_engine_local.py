@@ -1,0 +1,327 @@
+"""The local engine: real processes, real signals, nothing left behind."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from unstraggle import Count, Deadline, Invalid, Master, NotRecovered, UnstraggleError, WorkerFailed, codes, trace
+from unstraggle.engines import Chaos, Local
+from unstraggle.latency import ShiftedExponential
+from unstraggle.runtime.serve import stretched
+from unstraggle.study.simulation import replay
+from unstraggle.testing import check_engine
+
+from ..problems import CannotStart, Constant, least_squares
+
+
+def workers():
+    """Processes that the engine started."""
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if {"spawn_main", "nursery"} & set(re.findall(r"\w+", " ".join(_line(child))))]
+
+
+def _line(process):
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind():
+    shm = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    files = psutil.Process().num_fds()
+    yield
+    assert workers() == []
+    assert psutil.Process().num_fds() <= files + 1
+    if shm:
+        assert {name for name in os.listdir("/dev/shm") if "unstraggle" in name} <= shm
+
+
+def test_every_kind_of_code():
+    report = check_engine(Local, rounds=2)
+    assert report.rounds == 28
+    assert report.worst_error < 1e-9
+
+
+def run(master, dim=8, **options):
+    return master.gradient(np.zeros(dim), **options)
+
+
+def test_messages_of_late_workers_are_counted_and_not_used():
+    code = codes.cyclic_repetition(4, s=1)
+    with Master(code, Local(Constant(4))) as master:
+        delays = np.zeros(4)
+        for worker in range(4):
+            delays[:] = 0.0
+            delays[worker] = 30.0
+            estimate = run(master, delays=delays)
+            np.testing.assert_allclose(estimate.gradient, 10.0)
+            assert not estimate.got[worker]
+            assert estimate.exact
+            assert estimate.time < 10
+
+
+def test_a_deadline_ends_the_round():
+    code = codes.ignore_stragglers(3)
+    with Master(code, Local(Constant(3)), Deadline(0.3)) as master:
+        estimate = run(master, delays=np.array([0.0, 30.0, 0.0]))
+    assert estimate.got.tolist() == [True, False, True]
+    assert not estimate.exact
+    np.testing.assert_allclose(estimate.gradient, 1 + 3)
+    assert 0.3 <= estimate.time < 5
+
+
+def test_waits_are_cut_short_by_the_next_round():
+    """A worker that sleeps for a minute in round 0 takes part in round 1."""
+    code = codes.uncoded(2)
+    with Master(code, Local(Constant(2)), Count(1)) as master:
+        run(master, delays=np.array([0.0, 60.0]))
+        estimate = run(master, delays=np.array([60.0, 0.0]))
+    assert estimate.got.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGSEGV"])
+def test_killed_workers_are_lost_at_once_and_come_back(name):
+    code = codes.cyclic_repetition(5, s=2)
+    engine = Local(Constant(5))
+    with Master(code, engine) as master:
+        run(master)
+        for worker in (1, 3):
+            os.kill(engine.pid(worker), getattr(signal, name))
+        estimate = run(master, delays=np.array([0.3, 60, 0.3, 60, 0.3]))
+        np.testing.assert_allclose(estimate.gradient, 15.0)
+        assert estimate.lost == (1, 3)
+        limit = time.monotonic() + 60
+        while run(master, delays=np.full(5, 0.05)).lost and time.monotonic() < limit:
+            pass
+        delays = np.array([60.0, 0.0, 60.0, 0.0, 0.0])
+        assert run(master, delays=delays).got.tolist() == [False, True, False, True, True]
+
+
+def test_a_round_that_needs_a_dead_worker_waits_for_its_replacement():
+    code = codes.uncoded(2)
+    engine = Local(Constant(2))
+    with Master(code, engine) as master:
+        run(master)
+        os.kill(engine.pid(0), signal.SIGKILL)
+        np.testing.assert_allclose(run(master).gradient, 3.0)
+
+
+def test_without_restarts_it_says_who_is_lost():
+    engine = Local(Constant(2), restarts=0)
+    with Master(codes.uncoded(2), engine) as master:
+        run(master)
+        os.kill(engine.pid(1), signal.SIGKILL)
+        with pytest.raises(NotRecovered, match=r"round 1 has [01] of 2 messages.*workers \[1\] are lost"):
+            run(master)
+
+
+@pytest.mark.parametrize(("policy", "gradient"), [("approximate", 1.0), ("skip", 0.0)])
+def test_policies_go_on_without_the_dead(policy, gradient):
+    engine = Local(Constant(2), restarts=0)
+    with Master(codes.uncoded(2), engine, on_shortfall=policy) as master:
+        run(master)
+        os.kill(engine.pid(1), signal.SIGKILL)
+        estimate = run(master)
+        np.testing.assert_allclose(estimate.gradient, gradient)
+        assert (estimate.exact, estimate.skipped, estimate.lost) == (False, policy == "skip", (1,))
+
+
+@pytest.mark.timeout(60)
+def test_approximating_waits_for_those_who_are_still_at_work():
+    engine = Local(Constant(4), restarts=0)
+    with Master(codes.fractional_repetition(4, s=1), engine, on_shortfall="approximate") as master:
+        for worker in (0, 1, 2):
+            os.kill(engine.pid(worker), signal.SIGKILL)
+        estimate = run(master, delays=np.array([0.0, 0.0, 0.0, 0.5]))  # the round has failed long before that
+        assert estimate.got.tolist() == [False, False, False, True] and not estimate.exact
+
+
+def test_patience_is_learned_from_earlier_rounds():
+    with Master(codes.uncoded(2), Local(Constant(2)), on_shortfall="approximate", patience=4.0) as master:
+        for _ in range(6):
+            run(master, delays=np.full(2, 0.05))
+        assert 0.2 <= master.limit() < 1.0
+        estimate = run(master, delays=np.array([0.05, 60.0]))
+        assert estimate.got.tolist() == [True, False]
+        with pytest.raises(Invalid, match="patience"):
+            Master(codes.uncoded(2), Local(Constant(2)), patience=0.5)
+
+
+def test_a_stopped_worker_is_lost_and_joins_when_it_goes_on():
+    engine = Local(Constant(4), heartbeat=1.0)
+    with Master(codes.cyclic_repetition(4, s=1), engine) as master:
+        run(master)
+        os.kill(engine.pid(2), signal.SIGSTOP)
+        limit = time.monotonic() + 60
+        while run(master, delays=np.full(4, 0.1)).lost != (2,) and time.monotonic() < limit:
+            pass
+        assert run(master).lost == (2,)
+        os.kill(engine.pid(2), signal.SIGCONT)
+        while run(master, delays=np.full(4, 0.1)).lost and time.monotonic() < limit:
+            pass
+        assert run(master, delays=np.array([60.0, 0, 0, 0])).got.tolist() == [False, True, True, True]
+
+
+def test_an_error_of_the_problem_is_raised_with_its_traceback():
+    with Master(codes.uncoded(3), Local(Constant(3, fails_at=(1, 1)))) as master:
+        run(master)
+        with pytest.raises(WorkerFailed, match=r"Worker 1 failed: ZeroDivisionError: the loss of part 1") as caught:
+            run(master)
+        assert caught.value.worker == 1
+        assert "in grad" in caught.value.details
+
+
+def test_an_error_that_several_workers_meet_is_raised_once():
+    """Later ones report it when the next round has begun, which must not suffer."""
+    with Master(codes.fractional_repetition(4, s=3), Local(Constant(4, fails_at=(1, 1)))) as master:
+        for step in range(5):
+            if step == 1:
+                with pytest.raises(WorkerFailed):
+                    run(master)
+            else:
+                assert run(master, delays=np.full(4, 0.05)).exact
+
+
+def test_a_worker_that_dies_of_its_task_is_a_named_error_in_the_end():
+    """It is started again and dies again; nothing hangs."""
+    with (
+        Master(codes.uncoded(2), Local(Constant(2, dies_at=(0, 1)), restarts=1)) as master,
+        pytest.raises(NotRecovered, match=r"workers \[1\] are lost"),
+    ):
+        run(master)
+
+
+def test_a_problem_that_cannot_start(capfd):
+    with pytest.raises(UnstraggleError, match="ended while it started"):
+        Master(codes.uncoded(2), Local(CannotStart()))
+    assert "cannot be unpickled" in capfd.readouterr().err
+
+
+def test_wrong_numbers_of_partitions_and_options():
+    with pytest.raises(Invalid, match="has k=3 partitions, but the problem has 2"):
+        Master(codes.uncoded(3), Local(Constant(2)))
+    with pytest.raises(Invalid, match="heartbeat"):
+        Local(Constant(2), heartbeat=0.1)
+    with pytest.raises(Invalid, match="spawn"):
+        Local(Constant(2), start_method="fork")
+    with Master(codes.uncoded(2), Local(Constant(2))) as master:
+        with pytest.raises(Invalid, match=r"shape \(8,\)"):
+            run(master, dim=7)
+        with pytest.raises(Invalid, match="finite"):
+            master.gradient(np.full(8, np.nan))
+
+
+def test_live_rounds_end_when_the_simulated_ones_do():
+    """The draws of each round, replayed, end at the measured time or a little before, with the same messages."""
+    code = codes.cluster(codes.correlated_mmc(4, load=4, order=2), times=2)
+    engine = Chaos(Local(Constant(8)), latency=ShiftedExponential(rate=4.0, shift=0.05), rng=3)
+    with Master(code, engine) as master:
+        for _ in range(5):
+            estimate = run(master)
+            theory = replay(code, engine.delays[None])
+            assert estimate.time >= theory.time.mean
+            assert estimate.time - theory.time.mean < 0.5
+            assert estimate.messages >= theory.messages.mean
+
+
+def test_chaos_on_1000_rounds():
+    """Dropped, doubled, damaged, delayed messages and killed workers: never a wrong gradient."""
+    code = codes.cyclic_repetition(5, s=2)
+    problem, rng = least_squares(code), np.random.default_rng(0)
+    engine = Chaos(Local(problem, restarts=10**6), drop=0.02, duplicate=0.05, corrupt=0.05, hold=0.1, kill=0.02, rng=1)
+    seen = np.zeros(4, dtype=int)
+    with Master(code, engine, patience=5.0) as master:
+        for _ in range(1000):
+            params = rng.standard_normal(24)
+            estimate = master.gradient(params)
+            np.testing.assert_allclose(estimate.gradient, problem.gradient(params), rtol=1e-8, atol=1e-8)
+            seen += [estimate.damaged, estimate.duplicates, estimate.late, len(estimate.lost)]
+    assert (seen > 20).all()
+
+
+def test_an_injected_delay_slows_all_tasks_of_a_message(tmp_path):
+    """Not only the last one: a trace would show uneven data."""
+    code = codes.blocks([1, 3], codes.cyclic_repetition(3, s=1), codes.cyclic_repetition(3, s=2))
+    with Master(code, Local(Constant(3, dim=8)), trace=tmp_path / "trace.jsonl") as master:
+        run(master, delays=np.where(code.messages.block == 0, 0.5, 1.2))
+    recorded = trace.read(tmp_path / "trace.jsonl")
+    heard = np.isfinite(recorded.end).all(axis=2)
+    lasted = recorded.end[heard] - recorded.start[heard]
+    assert len(lasted) and (recorded.end[heard][:, [1, 4]] >= [0.5, 1.2]).all()
+    np.testing.assert_allclose(lasted[:, 0], lasted[:, 1], rtol=1e-6)
+    np.testing.assert_allclose(lasted[:, [2, 3]], lasted[:, [3, 4]], rtol=1e-6)
+
+
+def test_times_are_stretched_by_work():
+    assert stretched([1.0, 1.1, 1.1, 1.2, 1.2, 1.4], 9.0, (7.0, 1.0, 2.0, 1.0)) == [1.0, 3.0, 3.0, 7.0, 7.0, 9.0]
+    assert stretched([1.0, 1.5, 1.5, 1.6], 3.0, ()) == [1.0, 2.0, 2.0, 3.0]
+    assert stretched([], 3.0, (1.0,)) == []
+
+
+def test_the_trace_of_a_run(tmp_path):
+    code = codes.correlated_mmc(3, load=3, order=2)
+    path = tmp_path / "run.jsonl"
+    engine = Chaos(Local(Constant(3)), latency=ShiftedExponential(rate=20.0, shift=0.02), rng=0)
+    with Master(code, engine, trace=path) as master:
+        estimates = [run(master) for _ in range(4)]
+    recorded = trace.read(path)
+    assert (len(recorded), recorded.n, recorded.tasks) == (4, 3, 3)
+    for number, estimate in enumerate(estimates):
+        heard = np.isfinite(recorded.end[number])
+        assert heard.sum() >= estimate.messages
+        assert recorded.arrival[number][heard].max() == pytest.approx(estimate.time, rel=1e-6)
+    assert estimates[0].split.compute + estimates[0].split.transfer + estimates[0].split.wait == pytest.approx(
+        estimates[0].time, abs=0.05
+    )
+
+
+SCRIPT = """
+import sys, time
+import numpy as np
+from tests.problems import Constant
+from unstraggle import Master, codes
+from unstraggle.engines import Local
+
+if __name__ == "__main__":
+    master = Master(codes.uncoded(3), Local(Constant(3, seconds=float(sys.argv[1]))))
+    print("pids", *(master.engine.pid(worker) for worker in range(3)), flush=True)
+    while True:
+        master.gradient(np.zeros(8))
+"""
+
+
+@pytest.mark.parametrize(("number", "seconds"), [("SIGKILL", "0"), ("SIGKILL", "60"), ("SIGTERM", "60"), ("SIGINT", "60")])
+def test_workers_end_when_the_master_does(number, seconds, tmp_path):
+    """Whatever they are doing, within 5 seconds."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), seconds]
+    env = {**os.environ, "PYTHONPATH": os.getcwd()}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env) as master:
+        pids = [int(pid) for pid in master.stdout.readline().split()[1:]]
+        time.sleep(0.3)
+        master.send_signal(getattr(signal, number))
+        limit = time.monotonic() + 5
+        while any(map(psutil.pid_exists, pids)) and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert not any(map(psutil.pid_exists, pids))
+        master.wait(5)
+
+
+def test_a_script_without_guard_is_told_so(tmp_path):
+    """By Python's own words in the workers and by ours at the master, and by nothing that only follows from it."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace('if __name__ == "__main__":', "if True:"))
+    env = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, str(script), "0"], capture_output=True, text=True, env=env, timeout=60)
+    assert done.returncode == 1 and "needs the guard `if __name__" in done.stderr.splitlines()[-1]
+    assert "AssertionError" not in done.stderr

@@ -1,0 +1,145 @@
+"""The documentation is true: its code runs and prints what it says, its links lead somewhere, and docstring examples hold."""
+
+import doctest
+import importlib
+import importlib.util
+import os
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import unstraggle
+
+from ..pages import ROOT, fences, pages, prose
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]+)[^)]*\)")
+EXPECTED = "# > "
+MOST_NOT_RUN = 4
+"""Blocks that may say that they do not run here."""
+
+
+def python_blocks(page):
+    return [fence for fence in fences(page) if fence.language == "python"]
+
+
+def links(page):
+    return [target for target in LINK.findall(prose(page)) if "://" not in target]
+
+
+def modules_with_examples():
+    names = (module.name for module in pkgutil.walk_packages(unstraggle.__path__, "unstraggle."))
+    return [name for name in names if ">>>" in Path(importlib.util.find_spec(name).origin).read_text()]
+
+
+def said(text):
+    """What a block says that it prints."""
+    return [line.removeprefix(EXPECTED).rstrip() for line in text.splitlines() if line.startswith(EXPECTED.rstrip())]
+
+
+def started(command):
+    """The command line that starts a script here."""
+    words = shlex.split(command)
+    if words[0] != "mpiexec":
+        return [sys.executable, *words[1:]]
+    from unstraggle.engines.mpi import command as by_mpiexec
+
+    return by_mpiexec(int(words[words.index("-n") + 1]) - 1, *words[words.index("unstraggle.engines.mpi") + 1 :])
+
+
+def run_script(block, folder):
+    """Write a script and run it as a reader would; gives what it printed."""
+    name, command = block.script
+    (folder / name).write_text(block.text)
+    if command.startswith("mpiexec"):
+        pytest.importorskip("mpi4py")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(started(command), cwd=folder, env=env, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def execute(block, page, namespace):
+    """Run a block in the namespace of its page; a traceback shows the line of the page."""
+    code = compile("\n" * block.line + block.text, page, "exec", dont_inherit=True)
+    if block.reason is None:
+        exec(code, namespace)
+
+
+def one_thread(page):
+    """Threads of PyTorch that wait for one another are slow where other tests use the cores as well."""
+    if any("import torch" in block.text for block in python_blocks(page)):
+        import torch
+
+        torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if python_blocks(page)])
+def test_code_runs_and_prints_what_it_says(page, capsys, tmp_path, monkeypatch):
+    one_thread(page)
+    monkeypatch.chdir(tmp_path)  # blocks may write files; what they read of the repository is there, too
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for folder in ("benchmarks", "examples"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    namespace = {"__name__": page}
+    for block in python_blocks(page):
+        if block.script:
+            printed = run_script(block, tmp_path)
+        else:
+            execute(block, page, namespace)
+            printed = capsys.readouterr().out
+        assert [line.rstrip() for line in printed.splitlines()] == ([] if block.reason else said(block.text)), block.line
+
+
+def test_pages_are_found():
+    found = pages()
+    assert {"README.md", "CONTRIBUTING.md", "docs/index.md", "docs/idea.md", "docs/howto/mpi.md"} <= set(found)
+    assert len([page for page in found if python_blocks(page)]) >= 20
+
+
+def test_few_blocks_do_not_run_and_these_say_why():
+    reasons = [block.reason for page in pages() for block in python_blocks(page) if block.reason is not None]
+    assert len(reasons) <= MOST_NOT_RUN
+    assert all(len(reason) > 10 for reason in reasons)
+
+
+@pytest.mark.parametrize("name", ["own_scheme", "own_engine"])
+def test_how_to_pages_show_the_examples_as_they_are(name):
+    text = (ROOT / "docs" / "howto" / f"{name}.md").read_text()
+    assert f"```{{literalinclude}} ../../examples/{name}.py\n" in text
+
+
+def test_pictures_can_be_drawn_again(tmp_path):
+    script = ROOT / "docs" / "images" / "draw_concepts.py"
+    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    drawn = {path.name for path in tmp_path.iterdir()}
+    shown = set(re.findall(r"\(images/(concepts-\w+\.png)\)", (ROOT / "docs" / "concepts.md").read_text()))
+    assert drawn == shown == {path.name for path in script.parent.glob("concepts-*.png")}
+
+
+@pytest.mark.parametrize(("page", "target"), [(page, target) for page in pages() for target in links(page)])
+def test_link_leads_somewhere(page, target):
+    assert ((ROOT / page).parent / target).exists()
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page.startswith("docs/")])
+def test_every_page_is_in_a_table_of_contents(page):
+    listed = {"docs/index.md"}
+    for parent in ("docs/index.md", *[page for page in pages() if page.startswith("docs/")]):
+        for fence in fences(parent):
+            if fence.language == "{toctree}":
+                names = [line.strip() for line in fence.text.splitlines() if line.strip() and not line.startswith(":")]
+                listed |= {str(Path(parent).parent / f"{name}.md") for name in names}
+    assert page in listed
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_docstring_examples(name):
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    result = doctest.testmod(importlib.import_module(name), optionflags=flags)
+    assert result.attempted and not result.failed

@@ -1,0 +1,79 @@
+"""The worker process of the local engine, without a master."""
+
+import os
+import time
+from multiprocessing import get_context
+
+import numpy as np
+
+from unstraggle import codes
+from unstraggle.engines.local_worker import ORDER, Channels, Worker
+from unstraggle.engines.shared import Area, Board, Fd
+from unstraggle.runtime import frame
+from unstraggle.runtime.payload import pack
+from unstraggle.runtime.serve import Share
+
+from ..problems import Constant
+
+PAYLOAD = np.arange(64, dtype=np.uint8)
+DIM = 8
+
+
+def worker_of(orders, payloads):
+    """Worker 0 of a code with one worker and one message. Its notes go nowhere."""
+    program = codes.uncoded(1).program(0)
+    share = Share(program, Constant(1), (slice(0, DIM),), np.dtype("f8"), False)
+    notes = os.open(os.devnull, os.O_WRONLY)
+    slots = ((0, payloads.size),)
+    areas = Area(Board.size(1, 1)), Area(16 * DIM), payloads
+    return share, Worker(share, Channels(Fd(orders), Fd(notes), *areas, slots, 1, 1, DIM, "<f8"))
+
+
+def test_the_newest_order_counts():
+    theirs, mine = os.pipe()
+    _, worker = worker_of(theirs, Area(4096))
+    for number in range(3):
+        os.write(mine, ORDER.pack(number, 10 + number, 0.5, False))
+    job = worker.next_job()
+    assert (job.round, job.step, job.origin, job.delays) == (2, 12, 0.5, None)
+    os.write(mine, ORDER.pack(4, 14, 0.5, False))
+    assert worker.next_job().params is not job.params
+    os.close(mine)
+    assert worker.next_job() is None
+    os.close(theirs)
+
+
+def _send_again_and_again(area):
+    share, worker = worker_of(os.open(os.devnull, os.O_RDONLY), area)
+    while True:
+        worker.send(share.program.messages[0], PAYLOAD, 0, [0.1, 0.2])
+
+
+def test_a_message_can_be_read_while_it_is_sent_again():
+    """As happens when a worker is asked again in the round in which its first answer is read."""
+    area = Area(4096)
+    room = area.map()
+    sender = get_context("spawn").Process(target=_send_again_and_again, args=(area,), daemon=True)
+    sender.start()
+    try:
+        while not room[24]:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        found = [frame.read(room, 0.0, checked=False) for _ in range(100_000)]
+    finally:
+        sender.kill()
+        sender.join()
+        sender.close()
+        area.close()
+    assert {(message.index, message.times) for message in found} == {(0, (0.1, 0.2))}
+
+
+def test_short_payloads_are_the_same_bytes():
+    """Whatever the array is like: short ones take a way of their own."""
+    message, dtype = codes.uncoded(1).program(0).messages[0], np.dtype("f8")
+    wide = np.arange(40.0).reshape(20, 2)
+    for numbers in (wide[:, 1], wide[:, 1].astype("f4"), wide[:, 1].astype(">f8"), np.arange(2000.0)[::2]):
+        short, none = pack(message, numbers, 0, dtype, checked=False)
+        payload, checksum = pack(message, numbers, 0, dtype)
+        assert bytes(short) == bytes(payload) == np.array(numbers, "<f8").tobytes()
+        assert (none, checksum) == (0, frame.checksum(payload))

@@ -1,0 +1,5 @@
+"""python -m unstraggle"""
+
+from .app.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""What people look at: the command line, reports, the live page, pictures."""

@@ -1,0 +1,72 @@
+"""The training that `unstraggle measure` records: waiting for all, on random data or on images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .train import TASKS, modules
+from .workers import PROBLEMS, make_engine, make_problem
+
+Step = Callable[[], None]
+
+__all__ = ["PROBLEMS", "TASKS", "Step", "rounds_of"]
+
+
+@contextmanager
+def rounds_of(
+    task: str, engine: str, workers: int, dim: int, samples: int, latency: str | None, seed: int, trace: Path
+) -> Iterator[Step]:
+    """Start workers that record into a trace; gives the function that takes one step of training."""
+    if task in TASKS:
+        images = modules()[1].task(task)
+        with _images(images, workers, lambda problem: make_engine(engine, problem, latency, {}, seed), seed, trace) as step:
+            yield step
+        return
+    from ...codes import uncoded
+
+    code = uncoded(workers)
+    problem = make_problem(task, code, dim, samples, seed)
+    with _random_data(code, problem, make_engine(engine, problem, latency, {}, seed), trace) as step:
+        yield step
+
+
+@contextmanager
+def _images(task: Any, workers: int, engine: Callable[[Any], Any], seed: int, trace: Path) -> Iterator[Step]:
+    """A network on images, by the loop that a user would write."""
+    import torch
+
+    from ...torch import Coded
+
+    model = task.build(seed)
+    optimizer = torch.optim.Adam(model.parameters(), task.lr)
+    options = {"batch_size": task.batch, "seed": seed, "trace": trace}
+    with Coded(model, task.loss, task.data, scheme="none", workers=workers, engine=engine, **options) as run:
+
+        def step() -> None:
+            optimizer.zero_grad()
+            run.backward()
+            optimizer.step()
+
+        yield step
+
+
+@contextmanager
+def _random_data(code: Any, problem: Any, engine: Any, trace: Path) -> Iterator[Step]:
+    """Gradient descent, which needs no torch."""
+    import numpy as np
+
+    from ...runtime.master import Master
+
+    params = np.zeros(problem.dim)
+    samples = sum(len(labels) for _, labels in problem.partitions)
+    rate = (np.sqrt(samples) + np.sqrt(problem.dim)) ** -2  # below what makes descent on such data diverge
+    with Master(code, engine, trace=trace) as master:
+
+        def step() -> None:
+            nonlocal params
+            params = params - rate * master.gradient(params).gradient
+
+        yield step

@@ -1,0 +1,74 @@
+"""unstraggle reproduce."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from ...checks import require_known
+from .output import console, print_json, progress_bars
+from .shared import AsJson, Seed, app, one_of, out_option
+
+QUICK_ROUNDS = 2000
+
+
+def _figures() -> list[str]:
+    from ...papers import FIGURES
+
+    return ["list", *FIGURES]
+
+
+@app.command()
+def reproduce(
+    figure: Annotated[
+        str, typer.Argument(help="'list', or a figure's name such as mmc-fig1.", autocompletion=one_of(_figures))
+    ] = "list",
+    rounds: Annotated[
+        int, typer.Option(help="Rounds for each simulated bar or point; figures that are computed exactly need none.")
+    ] = 100_000,
+    quick: Annotated[bool, typer.Option("--quick", help="A look within a minute: fewer rounds, runs or workers.")] = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    out: Annotated[Path, out_option("Folder for picture, CSV and JSON.")] = Path("out"),
+) -> None:
+    """Regenerate a figure of a paper, with the rivals that it left out.
+
+    Example: unstraggle reproduce mmc-fig1 -o out
+    """
+    from ...papers import FIGURES
+
+    if figure == "list":
+        _list({name: entry.title for name, entry in FIGURES.items()}, as_json)
+        return
+    require_known("figure", figure, FIGURES)
+    rounds = min(rounds, QUICK_ROUNDS) if quick else rounds
+    options = {"quick": True} if quick and FIGURES[figure].has_quick else {}
+    with progress_bars(as_json) as told:
+        rows = FIGURES[figure].write(out, rounds, seed, told, **options)
+    if as_json:
+        print_json(rows)
+        return
+    console().print(_table(FIGURES[figure].table(rows), FIGURES[figure].title))
+    print(f"Written to {out}: {figure}.png, .pdf, .csv, .json")
+
+
+def _list(titles: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        print_json(titles)
+        return
+    for name, title in titles.items():
+        print(f"{name:14} {title}")
+
+
+def _table(cells: list[list[str]], title: str) -> Table:
+    """The first row is the header, the first column the names."""
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, column in enumerate(cells[0]):
+        table.add_column(column, justify="right" if number else "left", no_wrap=bool(number), overflow="fold")
+    for row in cells[1:]:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,189 @@
+"""Training the same model with several schemes on the same stragglers: loss against wall-clock, with intervals."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from .. import engines
+from ..latency import Heterogeneous, ShiftedExponential
+from ..scheme.arrivals import Latency
+from ..scheme.stop import Count, Stop
+from ..statistics import mean_and_half
+from ..torch.coded import Coded
+from ..torch.tasks import Task
+
+Floats = NDArray[np.float64]
+Told = Callable[[str, int, int], None]
+
+STRIDE = 100_000
+"""Steps between two repetitions, so that they draw other batches."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A scheme to compare: what people call it, a code's expression, and a stop rule where it has one of its own."""
+
+    name: str
+    scheme: str
+    stop: Stop | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One scheme: losses (repeats, steps + 1) on all training data, seconds (repeats, steps + 1) of wall-clock up to then.
+
+    accuracy: (repeats,) on held-out data at the end. exact: share of steps with the exact gradient. bytes: a step.
+    """
+
+    entry: Entry
+    losses: Floats
+    seconds: Floats
+    accuracy: Floats
+    exact: float
+    bytes: float
+    steps: tuple[dict[str, Any], ...]
+
+    def time_to(self, target: float) -> Floats:
+        """(repeats,) seconds until the loss is at or below a target; infinite where it never is."""
+        reached = self.losses <= target
+        first = reached.argmax(axis=1)
+        return np.where(reached.any(axis=1), self.seconds[np.arange(len(first)), first], np.inf)
+
+
+def entries(workers: int, slow: int) -> tuple[Entry, ...]:
+    """The four schemes of the demonstration, for a number of workers that four divides."""
+    ignoring = f"ignore_stragglers({workers}, p={slow / workers})"
+    clustered = f"cluster(correlated_mmc({workers // 2}, load={workers // 2}, order=2), times=2)"
+    return (
+        Entry("wait for all", f"uncoded({workers})"),
+        Entry("ignore the slowest", ignoring, Count(workers - slow)),
+        Entry("repetition", f"fractional_repetition({workers}, s=1)"),
+        Entry("multi-message", clustered),
+    )
+
+
+def stragglers(workers: int, slow: Sequence[int], unit: float, factor: float) -> Latency:
+    """Workers that take about `unit` seconds for 1/n of a batch, and some that take `factor` times as long."""
+    paces = [unit * (factor if worker in slow else 1.0) for worker in range(workers)]
+    return Heterogeneous([ShiftedExponential(rate=5 / pace, shift=0.8 * pace) for pace in paces])
+
+
+def compare(
+    task: Task,
+    chosen: Sequence[Entry],
+    latency: Latency,
+    *,
+    steps: int,
+    repeats: int,
+    seed: int = 0,
+    told: Told = lambda *_: None,
+    out: Path | None = None,
+) -> list[Run]:
+    """Train with one scheme after the other on local workers: equal weights, batches and injected delays for all."""
+    return [_train(task, entry, latency, steps, repeats, seed, told, out) for entry in chosen]
+
+
+def table(runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
+    """A row a scheme: seconds a step and to the target loss, final loss and accuracy, each with its 95 % interval."""
+    base = float(np.mean(runs[0].time_to(target)))
+    rows = []
+    for run in runs:
+        reached = run.time_to(target)
+        rows.append(
+            {
+                "scheme": run.entry.name,
+                "code": run.entry.scheme,
+                "step": interval(np.diff(run.seconds, axis=1).mean(axis=1)),
+                "to_target": interval(reached) if np.isfinite(reached).all() else None,
+                "speedup": base / float(reached.mean()) if np.isfinite(reached).all() else None,
+                "loss": interval(run.losses[:, -1]),
+                "accuracy": interval(run.accuracy),
+                "exact": run.exact,
+                "megabytes": run.bytes / 1e6,
+            }
+        )
+    return rows
+
+
+def interval(values: Floats) -> tuple[float, float]:
+    """Mean and half the width of its 95 % interval; nan for a single run."""
+    mean, half = mean_and_half(values)
+    return float(mean), float(half)
+
+
+def _train(
+    task: Task, entry: Entry, latency: Latency, steps: int, repeats: int, seed: int, told: Told, out: Path | None
+) -> Run:
+    model = task.build(seed)
+    folder = None if out is None else out / entry.name.replace(" ", "-")
+
+    def engine(problem: Any) -> engines.Engine:
+        return engines.Chaos(engines.Local(problem), latency=latency, rng=seed)
+
+    options: dict[str, Any] = {"batch_size": task.batch, "seed": seed, "stop": entry.stop, "engine": engine}
+    losses, seconds = np.zeros((repeats, steps + 1)), np.zeros((repeats, steps + 1))
+    accuracy, records = np.zeros(repeats), []
+    trace = None if folder is None else _fresh(folder) / "trace.jsonl"
+    with Coded(model, task.loss, task.data, scheme=entry.scheme, trace=trace, **options) as run:
+        run.backward()  # the first round pays for what is compiled and loaded
+        for repeat in range(repeats):
+            model.load_state_dict(task.build(seed + repeat).state_dict())
+            optimizer = torch.optim.Adam(model.parameters(), task.lr)
+            run.step = STRIDE * (repeat + 1)
+            losses[repeat, 0] = _loss(task, model)
+            for step in range(steps):
+                record = _step(run, optimizer)
+                losses[repeat, step + 1] = record["loss"] = _loss(task, model)
+                seconds[repeat, step + 1] = seconds[repeat, step] + record.pop("seconds")
+                records.append(record | {"repeat": repeat, "step": step, "wall": seconds[repeat, step + 1]})
+                told(entry.name, repeat * steps + step + 1, repeats * steps)
+            accuracy[repeat] = _accuracy(task, model)
+    exact = float(np.mean([record["exact"] for record in records]))
+    size = float(np.mean([record["bytes"] for record in records]))
+    result = Run(entry, losses, seconds, accuracy, exact, size, tuple(records))
+    if folder is not None:
+        _save(folder, result)
+    return result
+
+
+def _step(run: Coded, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """One step as a user would write it, and how long it took."""
+    began = time.perf_counter()
+    optimizer.zero_grad()
+    info = run.backward()
+    optimizer.step()
+    return {**info.to_dict(), "batch_loss": info.loss, "seconds": time.perf_counter() - began, "time": info.waited}
+
+
+@torch.no_grad()
+def _loss(task: Task, model: nn.Module) -> float:
+    return float(task.loss(model(task.data[0]), task.data[1]))
+
+
+@torch.no_grad()
+def _accuracy(task: Task, model: nn.Module) -> float:
+    return float((model(task.test[0]).argmax(dim=1) == task.test[1]).float().mean())
+
+
+def _fresh(folder: Path) -> Path:
+    """A folder whose trace, if an earlier run left one, is gone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "trace.jsonl").unlink(missing_ok=True)
+    return folder
+
+
+def _save(folder: Path, run: Run) -> None:
+    (folder / "steps.jsonl").write_text("".join(json.dumps(record) + "\n" for record in run.steps))
+    about = {"scheme": run.entry.name, "code": run.entry.scheme, "exact": run.exact, "bytes": run.bytes}
+    ends = {"loss": run.losses[:, -1].tolist(), "seconds": run.seconds[:, -1].tolist(), "accuracy": run.accuracy.tolist()}
+    (folder / "summary.json").write_text(json.dumps(about | ends, indent=1) + "\n")

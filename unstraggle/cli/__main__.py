@@ -1,5 +1,0 @@
-"""python -m unstraggle.cli"""
-
-from . import main
-
-main()

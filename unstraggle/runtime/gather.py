@@ -1,0 +1,129 @@
+"""Gather: payloads to the gradient. Adds them up as they arrive where their weights are known, else in one pass at the end.
+
+Always in the same order: which bits come out depends on what arrived, and not on when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..blocks import block_slices
+from ..errors import Invalid
+from ..scheme.code import Code
+from . import frame
+from .message import Message
+from .payload import number_type, payload_sizes
+from .sums import weighted_sum
+
+AT_ONCE = 4
+"""Vectors that are added in one pass, in float64: one at a time, the sum would be read and written as often."""
+
+
+class Gather:
+    """The payloads of one round at a time.
+
+    Memory besides the payloads, which stay where the engine has them: (tracks, dim) for the result. Where weights are known in
+    advance, messages have places, copies the same one; four neighbours are added once they and all before them are there.
+    """
+
+    def __init__(self, code: Code, dim: int, dtype: np.dtype[Any]) -> None:
+        self._code, self._dim, self._dtype = code, dim, dtype
+        self._numbers = number_type(code, dtype)
+        self._sizes = payload_sizes(code, dim, dtype).tolist()
+        self._slices = block_slices(dim, code.blocks)
+        self._senders = code.messages.worker.tolist()
+        self._blocks = code.messages.block.tolist()
+        self._plain = (code.messages.bits == 32).tolist()
+        self._known = known_weights(code)
+        self._place = list(range(len(self._senders))) if self._known is None else self._known[1].tolist()
+        self._places = 0 if self._known is None else max(self._place) + 1
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the payloads: a new round starts."""
+        self._vectors: dict[int, NDArray[Any]] = {}
+        self._at: dict[int, int] = {}
+        self._next = 0
+        self._begun: set[tuple[int, int]] = set()
+        self._total: Any = None
+
+    def check(self, message: Message) -> None:
+        """Refuse a message that is not what the code says, or was changed on its way."""
+        index, size = message.index, len(message.payload)
+        if not 0 <= index < len(self._senders) or self._senders[index] != message.worker:
+            raise Invalid(f"{self._code.name} has no message {index} of worker {message.worker}.")
+        if size != self._sizes[index]:
+            raise Invalid(f"Message {index} has {self._sizes[index]} bytes of payload, but {size} came.")
+        if self._plain[index]:
+            if message.checksum is not None and frame.checksum(message.payload) != message.checksum:
+                raise Invalid(f"The payload of message {index} does not agree with its checksum.")
+        else:
+            from ..quantizers import read
+
+            read(message.payload)
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """Take checked messages. Where weights are known, of equal ones only the first, and add those whose turn it is."""
+        for message in messages:
+            place = self._place[message.index]
+            if place not in self._at:
+                self._at[place] = message.index
+                self._vectors[message.index] = self._vector(message)
+        while self._next < self._places and all(place in self._at for place in self._turn()):
+            self._advance()
+
+    def finish(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """(tracks, dim) the decoded gradient. weights: (tracks, M)."""
+        if self._known is None:
+            self._flush(weights, sorted(self._vectors))
+        while self._next < self._places:
+            self._advance()
+        total: NDArray[Any] = self._total
+        self._total = None
+        for track, block in product(range(len(total)), range(len(self._slices))):
+            if (track, block) not in self._begun:
+                total[track, self._slices[block]] = 0
+        return total
+
+    def _turn(self) -> range:
+        """The places that are added next."""
+        return range(self._next, min(self._next + AT_ONCE, self._places))
+
+    def _advance(self) -> None:
+        assert self._known is not None
+        self._flush(self._known[0], [self._at[place] for place in self._turn() if place in self._at])
+        self._next += AT_ONCE
+
+    def _flush(self, weights: NDArray[Any], messages: list[int]) -> None:
+        """Add messages to the sum (tracks, dim), block by block, in one pass over each."""
+        if self._total is None:
+            self._total = np.empty((len(weights), self._dim), self._dtype)
+        for track, row in enumerate(weights):
+            for block, where in enumerate(self._slices):
+                used = [m for m in messages if self._blocks[m] == block and row[m] != 0]
+                if used:
+                    fresh = (track, block) not in self._begun
+                    self._begun.add((track, block))
+                    weighted_sum(self._total[track, where], row[used].tolist(), [self._vectors[m] for m in used], fresh)
+        for m in messages:
+            del self._vectors[m]
+
+    def _vector(self, message: Message) -> NDArray[Any]:
+        if self._plain[message.index]:
+            return message.payload.view(self._numbers)
+        from ..quantizers import decode
+
+        return decode(message.payload)
+
+
+def known_weights(code: Code) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+    """The decoder's weights where they are known in advance; not where copies are quantised, for then their mean is better."""
+    known = code.decoder.known()
+    if known is not None and (code.messages.bits != 32).any() and len(np.unique(known[1])) < len(known[1]):
+        return None
+    return known

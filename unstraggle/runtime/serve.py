@@ -1,0 +1,126 @@
+"""What a worker of a live engine does with an order. How orders come and messages go is the engine's business."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..scheme.program import Outgoing, Program
+from .payload import pack
+from .worker import work
+
+if TYPE_CHECKING:
+    from ..problems.base import Problem
+
+Times = list[float]
+"""Start, end, start, end, ... of tasks, in seconds since the round began."""
+Send = Callable[[Outgoing, Any, int, Times], None]
+"""send(message, payload as `pack` gives it, checksum, times of the tasks since the last message, which are cleared then)"""
+
+
+class Abandoned(Exception):
+    """The round is over or cancelled: the worker need not go on."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """An order as a worker sees it. origin: when the round began, on this worker's monotonic clock.
+
+    params: an array object of its own, by which a problem may tell this order from others.
+    """
+
+    round: int
+    step: int
+    params: NDArray[Any]
+    origin: float
+    delays: NDArray[np.float64] | None = None
+
+    def now(self) -> float:
+        """Seconds since the round began."""
+        return time.monotonic() - self.origin
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """What a worker gets once: its program, its share of the problem, and where blocks and numbers stand.
+
+    delays of a job are indexed by the number of the message in the program, 0, 1, ... checked: whether payloads get checksums.
+    """
+
+    program: Program
+    problem: Problem
+    slices: tuple[slice, ...]
+    dtype: np.dtype[Any]
+    checked: bool = True
+
+    @property
+    def worker(self) -> int:
+        return self.program.worker
+
+    @cached_property
+    def adds(self) -> bool:
+        """Whether the problem adds partial gradients up by itself."""
+        return hasattr(self.problem, "accumulate") and self.dtype.kind != "c"
+
+
+def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: Callable[[float], None]) -> None:
+    """Compute an order and send each message when it is due. wait(t): until t on the monotonic clock, or raise `Abandoned`.
+
+    A round of small tasks is over before the caches are warm: what can be prepared once is, and little else is touched.
+    """
+    times: Times = []
+    params, step, origin, delays = job.params, job.step, job.origin, job.delays
+    problem, slices, clock = share.problem, share.slices, time.monotonic
+
+    def grad(part: int, block: int) -> Any:
+        began = clock()
+        partial = problem.grad(params, part, slices[block], step)
+        times.extend((began - origin, clock() - origin))
+        return partial
+
+    def accumulate(part: int, block: int, coef: Any, total: Any) -> Any:
+        began = clock()
+        total = problem.accumulate(params, part, slices[block], step, coef, total)  # type: ignore[attr-defined]
+        times.extend((began - origin, clock() - origin))
+        return total
+
+    def deliver(message: Outgoing, numbers: Any) -> None:
+        if delays is not None and job.now() < (due := float(delays[share.program.place[message.index]])):
+            wait(origin + due)
+            times[:] = stretched(times, job.now(), share.program.work[: message.after])
+        payload, checksum = pack(message, numbers, job.round, share.dtype, share.checked)
+        send(message, payload, checksum, times)
+        times.clear()
+
+    try:
+        work(share.program, grad, deliver, stopped, accumulate if share.adds else None)
+    except Abandoned:
+        return
+
+
+def stretched(times: Times, end: float, work: tuple[float, ...]) -> Times:
+    """Times of the last tasks as if they had lasted until `end`, each for its share of the work: an injected delay slows them
+    all. work: of all tasks so far."""
+    if not times:
+        return []
+    begin, tasks = times[0], len(times) // 2
+    last = np.array(work[-tasks:] if work else [1.0] * tasks)
+    ends = begin + (end - begin) * np.cumsum(last) / last.sum()
+    return [begin, *np.repeat(ends, 2)[:-1].tolist()]
+
+
+def share_of(problem: Any, program: Program) -> Problem:
+    """A problem without the partitions that a program does not need, if it can be cut: `problem.only(parts)`, or
+    `problem.share(worker, parts)` where it wants to know whose share it is."""
+    parts = {part for part, _ in program.tasks}
+    if hasattr(problem, "share"):
+        return problem.share(program.worker, parts)  # type: ignore[no-any-return]
+    if hasattr(problem, "only"):
+        return problem.only(parts)  # type: ignore[no-any-return]
+    return problem  # type: ignore[no-any-return]

@@ -1,0 +1,255 @@
+"""Decoders: from the set of arrived messages to weights, gradient = sum of weight[m] * payload[m].
+
+Every decoder is linear. Message m stands for `rows[m]`, and the gradient for `target`: for a gradient code the rows are the
+coefficients on the partial gradients and the target is all ones; for Lagrange coding they are values of polynomials.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lstsq
+from scipy.sparse import csr_array
+
+from ..errors import Invalid, NotRecovered
+from .rule import Need, all_of
+
+TOLERANCE = 1e-6
+"""Largest error of a decoded coefficient that still counts as exact (it should be 1)."""
+
+CACHED_SETS = 1024
+"""Survivor sets whose weights a decoder remembers."""
+
+
+class Part(NamedTuple):
+    """An independent piece of a code: these messages, and only these, recover one of its summands or blocks."""
+
+    messages: NDArray[np.int64]
+    decoder: Linear
+
+
+class Decoder(Protocol):
+    """What a code needs: a rule where there is one, weights and residual for arrived sets, and independent parts."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def rule(self) -> Need | None: ...
+    def weights(self, got: NDArray[np.bool_]) -> NDArray[Any]: ...
+    def residual(self, got: NDArray[np.bool_]) -> NDArray[np.float64]: ...
+    def closest(self, got: NDArray[np.bool_]) -> NDArray[Any]: ...
+    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None: ...
+    def parts(self) -> tuple[Part, ...]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(ABC):
+    """What all decoders of one part share: rows (M, q) sparse, target (q,), and the rule for recovery, if there is one."""
+
+    rows: csr_array[Any]
+    rule: Need | None = None
+    target: NDArray[np.float64] = field(default=None)  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", csr_array(self.rows))
+        if self.target is None:
+            object.__setattr__(self, "target", np.ones(self.rows.shape[1]))
+
+    @property
+    def size(self) -> int:
+        return int(self.rows.shape[0])
+
+    def parts(self) -> tuple[Part, ...]:
+        return (Part(np.arange(self.size), self),)
+
+    def weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        """(..., M) arrived to (..., tracks, M) weights, zero where nothing arrived."""
+        sets = got.reshape(-1, self.size)
+        weights = np.array([self._weights(one) for one in sets])
+        return weights.reshape(*got.shape[:-1], -1, self.size)
+
+    def residual(self, got: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Relative error of the decoded coefficients, 0 where exact: (..., M) to (...)."""
+        sets = got.reshape(-1, self.size)
+        errors = np.array([self._error(one) for one in sets])
+        return np.asarray(np.linalg.norm(errors, axis=-1) / np.linalg.norm(self.target)).reshape(got.shape[:-1])
+
+    def closest(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        """(M,) arrived to (tracks, M) weights that come as close to the target as the decoder can; exact or not."""
+        return self._weights(got)
+
+    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        """(tracks, M) weights where they do not depend on what else arrives, and (M,) ids: of messages with equal ids only the
+        first counts. None where they depend on it.
+        """
+        return None
+
+    @abstractmethod
+    def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        """(M,) arrived to (tracks, M) weights."""
+
+    def _error(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        return np.asarray(self._weights(got)[0] @ self.rows - self.target)
+
+    @cached_property
+    def ids(self) -> NDArray[np.int64]:
+        """(M,) equal for copies of a message: rows with the same coefficients."""
+        seen: dict[tuple[bytes, bytes], int] = {}
+        rows, ends = self.rows, self.rows.indptr
+        keys = ((rows.indices[a:b].tobytes(), rows.data[a:b].tobytes()) for a, b in pairwise(ends))
+        return np.array([seen.setdefault(key, len(seen)) for key in keys])
+
+    @cached_property
+    def distinct(self) -> NDArray[Any]:
+        """(ids, q) the distinct rows, each scaled to length 1."""
+        _, first = np.unique(self.ids, return_index=True)
+        dense = self.rows[first].toarray()
+        return np.asarray(dense / np.linalg.norm(dense, axis=1, keepdims=True))
+
+    @cached_property
+    def lengths(self) -> NDArray[np.float64]:
+        """(M,) length of each row."""
+        return np.sqrt(np.asarray(abs(self.rows).power(2).sum(axis=1)).ravel())
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares(Linear):
+    """The weights that come closest to the target, for any arrived set; of these the ones that amplify noise least.
+
+    Exact as soon as the target lies in the span of the arrived rows. Use it where a late gradient is worse than a wrong one.
+    """
+
+    def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        copies = np.bincount(self.ids[got], minlength=len(self.distinct))
+        solution = self._solve(copies > 0)
+        weights = np.zeros((1, self.size), dtype=solution.dtype)
+        weights[0, got] = solution[self.ids[got]] / copies[self.ids[got]] / self.lengths[got]
+        return weights
+
+    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        """Where distinct messages are orthogonal, so that no weight changes with what else arrived: repetition, and no code."""
+        rows = self.distinct
+        if len(rows) > rows.shape[1] or not np.allclose(rows @ rows.conj().T, np.eye(len(rows)), atol=1e-12):
+            return None
+        solution = self._solve(np.ones(len(rows), dtype=bool))
+        return (solution[self.ids] / self.lengths)[None], self.ids
+
+    @cached_property
+    def _cache(self) -> OrderedDict[bytes, NDArray[Any]]:
+        return OrderedDict()
+
+    def _solve(self, have: NDArray[np.bool_]) -> NDArray[Any]:
+        """(ids,) weights of the distinct rows at hand, by complete orthogonal factorisation; the latest sets are kept."""
+        key = np.packbits(have).tobytes()
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
+        solution = np.zeros(len(have), dtype=self.distinct.dtype)
+        if have.any():
+            solution[have] = lstsq(self.distinct[have].T, self.target, lapack_driver="gelsy", check_finite=False)[0]
+        self._cache[key] = solution
+        if len(self._cache) > CACHED_SETS:
+            self._cache.popitem(last=False)
+        return solution
+
+
+@dataclass(frozen=True, eq=False)
+class Span(LeastSquares):
+    """Exact decoding: raises `NotRecovered` unless the target lies in the span of the arrived rows."""
+
+    def weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        residual = self.residual(got)
+        if (residual > TOLERANCE).any():
+            raise NotRecovered(
+                f"Exact decoding needs the sum of all partial gradients in the span of what arrived, but {_count(got)} "
+                f"messages leave a relative error of {residual.max():.2g}. Wait for more messages, or decode with LeastSquares."
+            )
+        return super().weights(got)
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed(Linear):
+    """Weights known in advance, one row a track; a message that did not arrive counts as zero (approximate codes)."""
+
+    fixed: NDArray[Any] = field(default=None)  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fixed = np.ones(self.size) if self.fixed is None else np.asarray(self.fixed)
+        if fixed.shape[-1] != self.size or not np.isfinite(fixed).all():
+            raise Invalid(f"Fixed needs one finite weight for each of {self.size} messages, but got shape {fixed.shape}.")
+        object.__setattr__(self, "fixed", np.atleast_2d(fixed))
+
+    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        return self.fixed, np.arange(self.size)
+
+    def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        return np.asarray(self.fixed * got)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The decoder of a direct sum: every part decodes its own messages."""
+
+    pieces: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(len(piece.messages) for piece in self.pieces)
+
+    def parts(self) -> tuple[Part, ...]:
+        return self.pieces
+
+    @cached_property
+    def rule(self) -> Need | None:
+        rules = [piece.decoder.rule.renumber(piece.messages) for piece in self.pieces if piece.decoder.rule]
+        return all_of(tuple(rules)) if len(rules) == len(self.pieces) else None
+
+    def weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        return self._joined([piece.decoder.weights(got[..., piece.messages]) for piece in self.pieces])
+
+    def closest(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        return self._joined([piece.decoder.closest(got[piece.messages]) for piece in self.pieces])
+
+    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        found = [piece.decoder.known() for piece in self.pieces]
+        if any(one is None for one in found):
+            return None
+        ids, first = np.zeros(self.size, dtype=np.int64), 0
+        for piece, one in zip(self.pieces, found, strict=True):
+            assert one is not None
+            ids[piece.messages] = first + one[1]
+            first = int(ids.max()) + 1
+        return self._joined([one[0] for one in found if one is not None]), ids
+
+    def _joined(self, pieces: list[NDArray[Any]]) -> NDArray[Any]:
+        """Weights of the parts, each in its place."""
+        shape = np.broadcast_shapes(*(piece.shape[:-1] for piece in pieces))
+        weights = np.zeros((*shape, self.size), dtype=np.result_type(*pieces))
+        for piece, part in zip(pieces, self.pieces, strict=True):
+            weights[..., part.messages] = piece
+        return weights
+
+    def residual(self, got: NDArray[np.bool_]) -> NDArray[np.float64]:
+        lengths = np.array([np.linalg.norm(piece.decoder.target) for piece in self.pieces])
+        errors = np.array([piece.decoder.residual(got[..., piece.messages]) for piece in self.pieces])
+        return np.asarray(np.sqrt(np.tensordot(lengths**2, errors**2, axes=1) / (lengths**2).sum()))
+
+
+def direct_sum(pieces: Iterable[tuple[NDArray[np.int64], Decoder]]) -> Parts:
+    """Join decoders of disjoint sets of messages; parts of parts become parts."""
+    flat = [Part(messages[p.messages], p.decoder) for messages, decoder in pieces for p in decoder.parts()]
+    return Parts(tuple(flat))
+
+
+def _count(got: NDArray[np.bool_]) -> str:
+    counts = got.sum(axis=-1)
+    return f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"

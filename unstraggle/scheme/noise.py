@@ -1,0 +1,80 @@
+"""Noise gain: how much a decoder amplifies rounding and quantisation errors of the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import NotRecovered
+from ..randomness import Seed, generator
+from .code import Code
+from .recovery import By, Tracker
+
+
+@dataclass(frozen=True)
+class NoiseGain:
+    """Median and worst over survivor sets of sqrt(sum a_m^2 |row_m|^2 / k); 1 for uncoded training."""
+
+    median: float
+    worst: float
+
+
+def noise_gain(code: Code, sets: int = 40, rng: Seed = 0) -> NoiseGain:
+    """Noise gain over `sets` random and as many contiguous survivor sets, each just large enough to decode.
+
+    Messages are taken to have relative errors of equal size, and partial gradients to be orthogonal and of equal length.
+
+    >>> from unstraggle.codes import uncoded
+    >>> noise_gain(uncoded(8))
+    NoiseGain(median=1.0, worst=1.0)
+    """
+    gains = [set_noise_gain(code, got) for got in survivor_sets(code, sets, rng)]
+    return NoiseGain(float(np.median(gains)), float(np.max(gains)))
+
+
+def set_noise_gain(code: Code, got: NDArray[np.bool_], errors: float | NDArray[np.float64] = 1.0) -> float:
+    """Noise gain of one arrived set: the largest over the blocks, infinite where float64 cannot decode it.
+
+    errors: relative error of each message, (M,); the result is then the relative error of the gradient.
+    """
+    try:
+        weights = code.decoder.weights(got)[0]
+    except NotRecovered:
+        return float("inf")
+    squares = np.abs(weights * _row_lengths(code) * errors) ** 2
+    blocks = np.bincount(code.messages.block, weights=squares, minlength=len(code.blocks))
+    return float(np.sqrt(blocks.max() / code.k))
+
+
+def survivor_sets(code: Code, sets: int, rng: Seed = 0, by: By | None = None) -> Iterator[NDArray[np.bool_]]:
+    """(M,) arrived sets that recover and would not without their last message: random and contiguous ones."""
+    random = generator(rng)
+    how: By = by or ("rule" if code.decoder.rule else "span")
+    for _ in range(sets):
+        yield recovering_set(code, np.argsort(random.random(code.n)[code.messages.worker] * code.ready(), kind="stable"), how)
+    for start in np.unique(np.linspace(0, code.n, min(sets, code.n), endpoint=False).astype(int)):
+        place = (code.messages.worker - start) % code.n
+        yield recovering_set(code, np.lexsort((code.ready(), place)), how)
+
+
+def recovering_set(code: Code, order: NDArray[np.int64], by: By) -> NDArray[np.bool_]:
+    """The messages that are needed when they arrive in a given order; all of them where even these do not recover."""
+    got = np.zeros(len(code.messages), dtype=bool)
+    tracker = Tracker(code.decoder, by)
+    for message in order.tolist():
+        got[message] = True
+        tracker.add(message)
+        if tracker.met:
+            break
+    return got
+
+
+def _row_lengths(code: Code) -> NDArray[np.float64]:
+    """(M,) length of each message for orthonormal partial gradients; 1 for encoded data, where it is not known."""
+    lengths = np.ones(len(code.messages))
+    for part in code.decoder.parts() if code.data is None else ():
+        lengths[part.messages] = part.decoder.lengths
+    return lengths

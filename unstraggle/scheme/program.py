@@ -1,0 +1,100 @@
+"""Program: what one worker computes and sends in a round, as the code's tables say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..quantizers import Quantizer
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """One message of a worker: sum of coef[i] * (partial gradient of parts[i]) over one block of coordinates.
+
+    quantizer: makes the payload's bytes; None: the numbers go as they are.
+    """
+
+    index: int
+    after: int
+    block: int
+    parts: tuple[int, ...]
+    coef: tuple[complex, ...]
+    bits: int
+    quantizer: Quantizer | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A worker's share of a code: (partition, block) tasks in order, and messages with the task count that frees them.
+
+    work: of each task, as in `Tasks`; empty: all alike.
+    """
+
+    worker: int
+    tasks: tuple[tuple[int, int], ...]
+    messages: tuple[Outgoing, ...]
+    work: tuple[float, ...] = ()
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """The number of each message in this program, by its index in the code."""
+        return {message.index: number for number, message in enumerate(self.messages)}
+
+    @cached_property
+    def steps(self) -> tuple[tuple[Any, ...], ...]:
+        """For each task: the task, the messages that use it, and those that are due after it."""
+        return tuple(zip(self.tasks, self.uses, self.due, strict=True))
+
+    @cached_property
+    def due(self) -> tuple[tuple[Outgoing, ...], ...]:
+        """The messages to send after each task."""
+        steps = range(1, len(self.tasks) + 1)
+        return tuple(tuple(m for m in self.messages if m.after == step) for step in steps)
+
+    @cached_property
+    def uses(self) -> tuple[tuple[tuple[int, complex], ...], ...]:
+        """The messages that each task's partial gradient goes into, with its coefficients; a task done twice counts once."""
+        table: dict[tuple[int, int], list[tuple[int, complex]]] = {task: [] for task in self.tasks}
+        for message in self.messages:
+            for part, coef in zip(message.parts, message.coef, strict=True):
+                table[part, message.block].append((message.index, coef))
+        return tuple(tuple(table.pop(task, ())) for task in self.tasks)
+
+    @cached_property
+    def plain(self) -> frozenset[int]:
+        """Messages that are one partial gradient as it is."""
+        return frozenset(m.index for m in self.messages if len(m.parts) == 1 and m.coef[0] == 1)
+
+    @cached_property
+    def last_use(self) -> dict[tuple[int, int], int]:
+        """The task count after which a partial gradient is needed no more."""
+        uses: dict[tuple[int, int], int] = {}
+        for message in self.messages:
+            for part in message.parts:
+                uses[part, message.block] = max(message.after, uses.get((part, message.block), 0))
+        return uses
+
+    @cached_property
+    def waiting(self) -> tuple[int, int]:
+        """Most vectors that wait between two tasks: sums of messages that have begun, or partial gradients still needed."""
+        begun: dict[int, int] = {}
+        for step, uses in enumerate(self.uses, 1):
+            for index, _ in uses:
+                begun.setdefault(index, step)
+        first = {task: step for step, task in reversed(list(enumerate(self.tasks, 1)))}
+        sums = [(begun[m.index], m.after) for m in self.messages]
+        partials = [(first[task], last) for task, last in self.last_use.items()]
+        return _most(sums, len(self.tasks)), _most(partials, len(self.tasks))
+
+    @cached_property
+    def folds(self) -> bool:
+        """Whether partial gradients are added to their messages at once. Almost always that needs the least memory."""
+        return self.waiting[0] <= self.waiting[1]
+
+
+def _most(spans: list[tuple[int, int]], steps: int) -> int:
+    """How many of the spans first <= step < last overlap at most."""
+    return max((sum(first <= step < last for first, last in spans) for step in range(1, steps + 1)), default=0)

@@ -1,0 +1,1 @@
+"""Rounds without workers: simulated, replayed, and named by expressions."""

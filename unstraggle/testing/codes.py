@@ -1,0 +1,205 @@
+"""Contracts for people who write their own schemes: `check_code(code)` says whether a code keeps its promises."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..blocks import block_slices
+from ..errors import Invalid, NotRecovered, UnstraggleError
+from ..latency import ShiftedExponential
+from ..problems import LeastSquares
+from ..randomness import Seed, generator
+from ..runtime.worker import work
+from ..scheme.code import Code, combine
+from ..scheme.decoders import TOLERANCE, Span
+from ..scheme.noise import NoiseGain, noise_gain, recovering_set, survivor_sets
+from ..scheme.recovery import By, Load
+from ..scheme.rule import Need
+from ..scheme.stop import Recovered
+from ..study.simulation import replay, simulate
+
+
+class BrokenCode(UnstraggleError, AssertionError):
+    """A code does not do what its tables promise."""
+
+
+@dataclass(frozen=True)
+class CodeReport:
+    """What `check_code` saw: survivor sets decoded, the worst relative error among them, and the noise gain."""
+
+    name: str
+    sets: int
+    worst_error: float
+    noise_gain: NoiseGain
+
+    def __str__(self) -> str:
+        gain = self.noise_gain
+        return (
+            f"{self.name}: keeps its promises\n  survivor sets decoded    {self.sets}\n"
+            f"  worst relative error     {self.worst_error:.2g}\n"
+            f"  noise gain               median {gain.median:.3g}, worst {gain.worst:.3g}"
+        )
+
+
+def check_code(code: Code, *, sets: int = 50, rounds: int = 200, rng: Seed = 0) -> CodeReport:
+    """Check an exact code: tables, rule against linear algebra, real encoding and decoding, simulation against replay.
+
+    Raises `BrokenCode` or `Invalid` with the first promise that is broken. `sets` random survivor sets, the contiguous ones,
+    and for every partition the messages that avoid it.
+
+    >>> from unstraggle.codes import cyclic_repetition
+    >>> check_code(cyclic_repetition(5, s=2)).worst_error < 1e-9
+    True
+    """
+    random = generator(rng)
+    code.check()
+    _check_everything_recovers(code)
+    _check_copies(code)
+    _check_rule(code, sets, random)
+    _check_programs(code)
+    counted, error = _check_decoding(code, sets, random)
+    _check_twins(code, rounds, random)
+    return CodeReport(code.name, counted, error, noise_gain(code, rng=random))
+
+
+def _require(promise: bool, code: Code, broken: str) -> None:
+    if not promise:
+        raise BrokenCode(f"{code.name}: {broken}")
+
+
+def _check_everything_recovers(code: Code) -> None:
+    everything = np.ones(len(code.messages), dtype=bool)
+    exact = all(isinstance(part.decoder, Span) for part in code.decoder.parts())
+    _require(exact, code, "check_code is for exact codes, whose decoder is Span or a direct sum of them.")
+    residual = float(code.decoder.residual(everything))
+    _require(residual <= TOLERANCE, code, f"all messages together leave a relative error of {residual:.2g}.")
+    if code.decoder.rule:
+        _require(bool(code.decoder.rule.met(everything)), code, "the rule is not met when everything has arrived.")
+
+
+def _check_copies(code: Code) -> None:
+    """Messages that the rule calls copies of one another must be equal."""
+    for part in code.decoder.parts():
+        for copies in _copies(part.decoder.rule) if part.decoder.rule else ():
+            same = len(set(part.decoder.ids[list(copies)].tolist())) == 1
+            _require(same, code, f"the rule calls messages {copies} copies, but their coefficients differ.")
+
+
+def _copies(rule: Need) -> Iterator[tuple[int, ...]]:
+    for child in rule.of:
+        if isinstance(child, tuple):
+            yield child
+        elif isinstance(child, Need):
+            yield from _copies(child)
+
+
+def _check_rule(code: Code, sets: int, rng: np.random.Generator) -> None:
+    """Where the rule says recovered, linear algebra agrees: on random, contiguous and partition-avoiding sets."""
+    if code.decoder.rule is None:
+        return
+    for got in [*survivor_sets(code, sets, rng, by="rule"), *_avoiding_sets(code, rng)]:
+        residual = float(code.decoder.residual(got))
+        _require(
+            residual <= TOLERANCE,
+            code,
+            f"the rule is met by messages {np.flatnonzero(got).tolist()}, but these leave a relative error of {residual:.2g}.",
+        )
+
+
+def _avoiding_sets(code: Code, rng: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
+    """For every partition: messages without it first, then as many others as the rule wants."""
+    for part in rng.permutation(code.k)[:200]:
+        holds = np.isin(np.arange(len(code.messages)), code.messages.coef[:, [part]].nonzero()[0])
+        yield recovering_set(code, np.lexsort((rng.random(len(holds)), holds)), "rule")
+
+
+def _check_programs(code: Code) -> None:
+    """Programs survive pickling, and together they send every message once."""
+    sent: list[int] = []
+    for worker in range(code.n):
+        program = code.program(worker)
+        try:
+            copy = pickle.loads(pickle.dumps(program))
+        except Exception as error:
+            raise BrokenCode(f"{code.name}: the program of worker {worker} cannot be pickled: {error}") from error
+        _require(copy == program, code, f"the program of worker {worker} changes when it is pickled.")
+        work(program, lambda part, block: 1.0, lambda message, payload: sent.append(message.index))
+    _require(sorted(sent) == list(range(len(code.messages))), code, "the programs do not send every message exactly once.")
+
+
+def _check_decoding(code: Code, sets: int, rng: np.random.Generator) -> tuple[int, float]:
+    """Encode with the real worker loop, decode from survivor sets, compare with the gradient computed in one place."""
+    payloads, gradient = example_payloads(code, rng)
+    hows: list[By] = ["rule", "span"] if code.decoder.rule else ["span"]
+    errors = []
+    for got in (got for by in hows for got in survivor_sets(code, sets, rng, by)):
+        try:
+            weights = code.decoder.weights(got)
+        except NotRecovered as error:
+            raise BrokenCode(f"{code.name}: {np.flatnonzero(got).tolist()} should decode. {error}") from error
+        _require(weights.shape == (1, len(got)), code, f"weights have shape {weights.shape} instead of (1, {len(got)}).")
+        _require(not weights[0, ~got].any(), code, "the decoder uses messages that did not arrive.")
+        decoded = combine(code, weights[0], {m: payloads[m] for m in np.flatnonzero(got).tolist()}, len(gradient))
+        errors.append(float(np.linalg.norm(decoded - gradient) / np.linalg.norm(gradient)))
+        _require(
+            errors[-1] <= TOLERANCE,
+            code,
+            f"messages {np.flatnonzero(got).tolist()} decode with a relative error of {errors[-1]:.2g}.",
+        )
+    return len(errors), max(errors)
+
+
+def example_payloads(code: Code, rng: Seed = 0, dim: int = 24) -> tuple[dict[int, NDArray[np.float64]], NDArray[np.float64]]:
+    """What the workers would send for a random least-squares problem, and the true gradient."""
+    random = generator(rng)
+    samples = 4 * (code.k if code.data is None else int(code.data.shape[1]))
+    features, labels = random.standard_normal((samples, dim)), random.standard_normal(samples)
+    params = random.standard_normal(dim)
+    problem = LeastSquares.for_code(code, features, labels)
+    slices = block_slices(dim, code.blocks)
+    payloads: dict[int, NDArray[np.float64]] = {}
+    for worker in range(code.n):
+        work(
+            code.program(worker),
+            lambda part, block: problem.grad(params, part, slices[block]),
+            lambda message, payload: payloads.__setitem__(message.index, payload),
+        )
+    return payloads, LeastSquares.split(features, labels, 1).gradient(params)
+
+
+def _check_twins(code: Code, rounds: int, rng: np.random.Generator) -> None:
+    """Vectorised times and loads equal a replay of the same arrivals, and by span is never later than by rule."""
+    latency = ShiftedExponential(rate=1.0, shift=0.1)
+    arrivals = latency.sample(code, rounds, rng)
+    hows: list[By] = ["rule", "span"] if code.decoder.rule else ["span"]
+    loads: list[Load] = ["all", "cluster_stop"]
+    for by in hows:
+        for load in loads:
+            fast = simulate(code, Recorded(arrivals), rounds=rounds, by=by, load=load)
+            slow = replay(code, arrivals, by=by, load=load)
+            same = np.allclose(fast.time.values, slow.time.values, rtol=1e-12, atol=0)
+            _require(same, code, f"simulated and replayed times differ (by={by!r}, load={load!r}).")
+            equal = np.array_equal(fast.messages.values, slow.messages.values)
+            _require(equal, code, f"simulated and replayed loads differ (by={by!r}, load={load!r}).")
+    if code.decoder.rule:
+        later = Recovered("span").time(code, arrivals) > Recovered("rule").time(code, arrivals)
+        _require(not later.any(), code, "recovered by span later than by rule.")
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A latency model that hands out given arrival times (R, M) from the start."""
+
+    times: NDArray[np.float64]
+
+    def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        if rounds > len(self.times) or self.times.shape[1] != len(code.messages):
+            raise Invalid(
+                f"Recorded holds {self.times.shape} rounds x messages, but {rounds} x {len(code.messages)} are asked for."
+            )
+        return self.times[:rounds]

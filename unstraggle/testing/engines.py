@@ -1,0 +1,131 @@
+"""check_engine: the contract of an engine, for people who write their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..blocks import block_slices
+from ..engines.base import Engine, prepared
+from ..errors import UnstraggleError
+from ..problems import LeastSquares, Problem
+from ..randomness import Seed, generator
+from ..runtime.estimate import Estimate
+from ..runtime.gather import Gather
+from ..runtime.master import Master
+from ..runtime.message import Message
+from ..runtime.payload import number_type, pack
+from ..runtime.worker import work
+from ..scheme.code import Code
+from ..scheme.decoders import Span
+from ..scheme.program import Outgoing
+from ..scheme.stop import Deadline, Recovered, Stop
+
+EXACT = 1e-9
+"""Largest relative error of a gradient that an engine may deliver, in a problem in float64."""
+
+
+class BrokenEngine(UnstraggleError, AssertionError):
+    """An engine does not deliver what its workers computed."""
+
+
+@dataclass(frozen=True)
+class EngineReport:
+    """What `check_engine` saw: codes, rounds of all of them, and the worst relative error of a gradient."""
+
+    codes: int
+    rounds: int
+    worst_error: float
+
+
+def check_engine(
+    make: Callable[[Any], Engine],
+    codes: Iterable[Code] | None = None,
+    *,
+    rounds: int = 3,
+    dim: int = 24,
+    samples: int = 60,
+    rng: Seed = 0,
+) -> EngineReport:
+    """Run real rounds of many codes on engines that `make(problem)` makes, and compare with the gradient of one process.
+
+    codes: by default one of each kind: a single message, several messages, clusters, blocks, a complex code, encoded data,
+    fixed weights, two tracks and quantised messages. Exact codes must give the gradient to 1e-9; of the others, what their
+    decoder makes of the messages that came. Raises `BrokenEngine` for the first round that is wrong.
+    """
+    random, seen, errors = generator(rng), 0, [0.0]
+    for code in default_codes() if codes is None else codes:
+        seen += 1
+        problem = _problem(code, random, dim, samples)
+        with Master(code, make(problem), _stop(code)) as master:
+            for step in range(rounds):
+                params = random.standard_normal(dim)
+                errors.append(_check_round(code, problem, master, params, step))
+    return EngineReport(seen, seen * rounds, max(errors))
+
+
+def default_codes() -> list[Code]:
+    """One code of each kind that an engine must carry."""
+    from .. import codes, plan
+
+    p = [0.1, 0.2, 0.3, 0.4]
+    joint = codes.optimally_structured(p)
+    return [
+        codes.uncoded(3),
+        codes.cyclic_repetition(4, s=1),
+        codes.fractional_repetition(4, s=1),
+        codes.reed_solomon(4, s=1),
+        codes.uncoded_mmc(4, load=3),
+        codes.cluster(codes.correlated_mmc(3, load=3, order=2), times=2),
+        codes.hybrid(codes.uncorrelated_mmc(4, load=4, orders=[2, 4])),
+        codes.blocks([2, 3], codes.uncoded(3), codes.cyclic_repetition(3, s=1)),
+        codes.partial_stragglers(4, s=1, slowdown=2),
+        codes.lagrange(4, load=2),
+        joint,
+        plan.two_track(joint, p),
+        codes.quantize(codes.fractional_repetition(4, s=1), bits=8, bucket=512),
+        codes.quantize(codes.stochastic(4, p=0.2), bits=1),
+    ]
+
+
+def _problem(code: Code, rng: np.random.Generator, dim: int, samples: int) -> LeastSquares:
+    """Raw data in the partitions that the code wants; for encoded data, those that it encodes."""
+    features, labels = rng.standard_normal((samples, dim)), rng.standard_normal(samples)
+    shares = code.shares.tolist() if code.data is None else int(code.data.shape[1])
+    return LeastSquares.split(features, labels, shares)
+
+
+def _stop(code: Code) -> Stop:
+    """Exact codes stop as soon as they can, the others when all messages are there."""
+    exact = all(isinstance(part.decoder, Span) for part in code.decoder.parts())
+    return Recovered("rule" if code.decoder.rule else "span") if exact else Deadline(60.0)
+
+
+def _check_round(code: Code, problem: LeastSquares, master: Master, params: NDArray[Any], step: int) -> float:
+    estimate = master.gradient(params, step)
+    expected = problem.gradient(params)[None]
+    if isinstance(master.stop, Deadline) or (code.messages.bits != 32).any():
+        expected = _in_one_process(code, prepared(problem, code), params, estimate)
+    error = float(np.abs(estimate.tracks - expected).max() / np.abs(expected).max())
+    if not error <= EXACT:
+        raise BrokenEngine(f"{code.name}: round {estimate.round} gives a gradient with a relative error of {error:.2g}.")
+    return error
+
+
+def _in_one_process(code: Code, problem: Problem, params: NDArray[Any], estimate: Estimate) -> NDArray[Any]:
+    """What the decoder makes of the messages that came, quantised as they were."""
+    slices, numbers = block_slices(problem.dim, code.blocks), number_type(code, np.dtype(problem.dtype))
+    gather = Gather(code, problem.dim, np.dtype(problem.dtype))
+
+    def send(message: Outgoing, payload: Any) -> None:
+        data, _ = pack(message, payload, estimate.round, numbers)
+        if estimate.got[message.index]:
+            gather.add([Message(int(code.messages.worker[message.index]), message.index, estimate.round, 0.0, data)])
+
+    for worker in range(code.n):
+        work(code.program(worker), lambda part, block: problem.grad(params, part, slices[block]), send)
+    return gather.finish(code.decoder.weights(estimate.got))
