@@ -15,11 +15,13 @@ class Arrived:
 
 
 @dataclass(slots=True)
-class Lost:
-    """A worker is gone: what it has not delivered will not come."""
+class Finished:
+    """A worker has done task `task` of the code's table; its message may follow later."""
 
     worker: int
+    task: int
     time: float
+    round: int = 0
 
 
 @dataclass(slots=True)
@@ -31,11 +33,31 @@ class Dropped:
 
 
 @dataclass(slots=True)
-class Joined:
-    """A worker computes this round (again): what it has not delivered may still come."""
+class Failed:
+    """The problem raised an error on a worker, which is alive: what it owes in round `round` will not come by itself."""
 
     worker: int
     time: float
+    round: int = 0
+    details: str = ""
+
+
+@dataclass(slots=True)
+class Lost:
+    """A worker is gone: what it has not delivered will not come. returns: whether it may join again by itself."""
+
+    worker: int
+    time: float
+    returns: bool = False
+
+
+@dataclass(slots=True)
+class Joined:
+    """A worker is here (again). fresh: it has none of its orders any more, else it goes on with them."""
+
+    worker: int
+    time: float
+    fresh: bool = True
 
 
 @dataclass(slots=True)
@@ -45,4 +67,4 @@ class Elapsed:
     time: float
 
 
-Event = Arrived | Lost | Dropped | Joined | Elapsed
+Event = Arrived | Finished | Dropped | Failed | Lost | Joined | Elapsed

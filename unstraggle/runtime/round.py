@@ -1,41 +1,55 @@
-"""Round: the master during one gradient, without I/O. Events in, instructions out."""
+"""Round: the whole master during one gradient, without I/O. Events in, instructions out."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import Invalid
 from ..scheme.code import Code
-from ..scheme.recovery import By, Load, Tracker, require_by
+from ..scheme.decoders import Decoded, decode
+from ..scheme.recovery import By, Load, Tracker, recovery_of
 from ..scheme.stop import Recovered, Stop
-from .events import Arrived, Dropped, Event, Joined, Lost
+from .events import Arrived, Dropped, Elapsed, Event, Failed, Finished, Joined, Lost
+from .instructions import Ask, Cancel, Fail, Instruction, Next, Say, Until
+from .states import LATE, OVER, SHORT, TRANSITIONS, Shortfall, Signal, State
+
+ATTEMPTS = 3
+"""How often workers are asked again, while none is lost or joins, for messages that came damaged."""
+
+
+class Dispatcher(Protocol):
+    """Hands out tasks while a round runs, for schemes that do not fix them before."""
+
+    def next(self, round: Round, finished: Finished) -> int | None:
+        """The task that the worker does next; None: nothing."""
+        ...
 
 
 @dataclass(frozen=True)
-class Cancel:
-    """Instruction: these workers need not go on with this round."""
+class Terms:
+    """What a round goes by besides its code and stop rule: all that its decisions depend on.
 
-    workers: tuple[int, ...]
-    round: int
+    limit: seconds after which patience is over. remind: seconds after which people are told whom the round waits for.
+    lost: workers that are gone when it starts, and whether each may return. suspects: workers that failed when last asked.
+    """
 
-
-class State(Enum):
-    """OPEN until the stop rule is met (DONE) or cannot be met any more (FAILED; a worker that joins opens it again)."""
-
-    OPEN = "open"
-    DONE = "done"
-    FAILED = "failed"
+    on_shortfall: Shortfall = "raise"
+    limit: float | None = None
+    remind: float | None = None
+    load: Load = "all"
+    lost: tuple[tuple[int, bool], ...] = ()
+    suspects: frozenset[int] = frozenset()
 
 
 class Round:
-    """One gradient at the master: feed it events, follow its instructions, and ask it for weights when it is done.
+    """One gradient at the master: feed it events, follow its instructions, and ask it for weights when it is over.
 
-    It does no I/O and reads no clock, so that simulations, replays and live engines share it.
+    It does no I/O and reads no clock, so that simulations, replays and live engines share it, and a recorded one can be
+    decided again. Its transitions stand in `states.TRANSITIONS`.
 
     >>> from unstraggle.codes import fractional_repetition
     >>> round = Round(fractional_repetition(4, s=1), Recovered())
@@ -43,44 +57,52 @@ class Round:
     ()
     >>> round.feed(Arrived(3, time=0.7))
     (Cancel(workers=(1, 2), round=0),)
-    >>> round.state, round.time, round.weights().round(6).tolist()
+    >>> round.state, round.time, round.decoded.weights.round(6).tolist()
     (<State.DONE: 'done'>, 0.7, [[1.0, 0.0, 0.0, 1.0]])
     """
 
-    def __init__(self, code: Code, stop: Stop, number: int = 0, load: Load = "all") -> None:
-        self.code, self.stop, self.number = code, stop, number
-        self.state = State.OPEN
-        self.clock = 0.0
-        self.time: float | None = None
+    def __init__(
+        self, code: Code, stop: Stop, number: int = 0, terms: Terms | None = None, dispatcher: Dispatcher | None = None
+    ) -> None:
+        self.code, self.stop, self.number, self.terms = code, stop, number, terms or Terms()
+        self.state, self.clock, self.time = State.OPEN, 0.0, None  # type: tuple[State, float, float | None]
         self.got = np.zeros(len(code.messages), dtype=bool)
         self.pending = np.ones(len(code.messages), dtype=bool)
-        self.lost: set[int] = set()
-        self.late = self.duplicates = 0
+        self.lost: dict[int, bool] = {}
+        self.missed: set[int] = set()
+        self.failures: dict[int, str] = {}
+        self.late = self.duplicates = self.damaged = 0
+        self._dispatcher, self._senders = dispatcher, code.messages.worker
+        self._limit, self._remind = self.terms.limit, self.terms.remind
         self._since: dict[Stop, float] = {}
         self._trackers: dict[By, Tracker] = {}
+        self._decoded: tuple[int, Decoded] | None = None
+        self._count = self._attempts = 0
+        self._until: float | None = None
         self._idle: set[int] = set()
-        self._early = self._tracker(require_stop_by(stop)) if require_load(load) == "cluster_stop" else None
+        self._dropped: set[int] = set()
+        self._out: list[Instruction] = []
+        self._early = self._tracker(require_stop_by(stop)) if require_load(self.terms.load) == "cluster_stop" else None
+        for worker, returns in self.terms.lost:
+            self._lose(Lost(worker, 0.0, returns))
+
+    # What people ask
+
+    @property
+    def over(self) -> bool:
+        return self.state in OVER
 
     @property
     def open(self) -> bool:
-        return self.state is State.OPEN
+        return self.state not in OVER
 
-    def feed(self, *events: Event) -> tuple[Cancel, ...]:
-        """Take events that happened together, then decide once: messages that arrive at the same time all count."""
-        for event in events:
-            self._take(event)
-        if not self.open:
-            return ()
-        self._decide()
-        return self._instructions()
-
-    def settle_for(self, stop: Stop) -> None:
-        """Go on with another stop rule, although the first can not be met any more."""
-        self.stop, self.state, self.time = stop, State.OPEN, None
-        self._decide()
+    @property
+    def gone(self) -> bool:
+        """Whether there are messages that will not come by themselves."""
+        return bool(self.lost or self.failures or self._dropped)
 
     def recovered(self, by: By) -> bool:
-        """Whether the exact gradient can be decoded from what is here."""
+        """Whether the rule, or the span, says that the exact gradient can be decoded from what is here."""
         return self._tracker(by).met
 
     def since(self, stop: Stop) -> float | None:
@@ -89,76 +111,242 @@ class Round:
             self._since[stop] = self.clock
         return self._since.get(stop)
 
-    def weights(self) -> NDArray[Any]:
-        """(tracks, M) weights of the messages in the gradient."""
-        return self.code.decoder.weights(self.got)
+    @property
+    def decoded(self) -> Decoded:
+        """What the decoder makes of what is here. It is asked once for a set of messages."""
+        if self._decoded is None or self._decoded[0] != self._count:
+            self._decoded = self._count, decode(self.code.decoder, self.got)
+        return self._decoded[1]
 
-    def residual(self) -> float:
-        """Relative error of the decoded coefficients: 0 where the gradient is exact."""
-        return float(self.code.decoder.residual(self.got))
+    # Events in, instructions out
+
+    def begin(self) -> tuple[Instruction, ...]:
+        """Decide before anything has happened: workers may be lost already, and there may be an alarm."""
+        return self.feed(Elapsed(0.0))
+
+    def feed(self, *events: Event) -> tuple[Instruction, ...]:
+        """Take events that happened together, then decide once: messages that arrive at the same time all count."""
+        for event in events:
+            self._take(event)
+        if self.state not in OVER:
+            signal = self._signal()
+            if signal is not None:
+                self._follow(signal)
+            self._release()
+            self._set_alarm()
+        if not self._out:
+            return ()
+        instructions, self._out = tuple(self._out), []
+        return instructions
 
     def _take(self, event: Event) -> None:
-        if event.time > self.clock and self.state is State.OPEN:
+        if event.time > self.clock and self.state not in OVER:
             self.clock = event.time
         if isinstance(event, Arrived):
             self._arrive(event)
-        elif isinstance(event, Lost) and self.open:
-            self.lost.add(event.worker)
-            self.pending &= self.code.messages.worker != event.worker
-        elif isinstance(event, Joined) and self.state is not State.DONE:
-            self.state, self.time = State.OPEN, None
-            self.lost.discard(event.worker)
-            self.pending |= (self.code.messages.worker == event.worker) & ~self.got
-        elif isinstance(event, Dropped) and self.open and not self.got[event.message]:
-            self.pending[event.message] = False
+        elif isinstance(event, Failed):
+            self._fail(event)
+        elif self.state in OVER:
+            return
+        elif isinstance(event, Lost):
+            self._lose(event)
+        elif isinstance(event, Joined):
+            self._join(event)
+        elif isinstance(event, Dropped):
+            self._drop(event)
+        elif isinstance(event, Finished):
+            self._hand_out(event)
 
     def _arrive(self, event: Arrived) -> None:
+        """A message of this round counts whatever its worker is thought to be."""
         message = event.message
-        if not 0 <= message < len(self.got):
-            raise Invalid(f"{self.code.name} has messages 0..{len(self.got) - 1}, but message {message} arrived.")
-        if event.round != self.number or self.state is not State.OPEN:
+        if event.round != self.number or self.state in OVER:
             self.late += 1
+        elif not 0 <= message < len(self.got):
+            raise Invalid(f"{self.code.name} has messages 0..{len(self.got) - 1}, but message {message} arrived.")
         elif self.got[message]:
             self.duplicates += 1
         else:
             self.got[message], self.pending[message] = True, False
+            self._count += 1
+            self._dropped.discard(message)
             for tracker in self._trackers.values():
                 tracker.add(message)
 
-    def _decide(self) -> None:
-        if self.stop.done(self):
-            self.state, self.time = State.DONE, self.clock
-        elif not self.pending.any() or self.stop.hopeless(self):
-            self.state, self.time = State.FAILED, self.clock
+    def _drop(self, event: Dropped) -> None:
+        self.damaged += 1
+        if 0 <= event.message < len(self.got) and not self.got[event.message]:
+            self.pending[event.message] = False
+            self._dropped.add(event.message)
 
-    def _instructions(self) -> tuple[Cancel, ...]:
-        idle = self._needless() - self._idle - self.lost
-        self._idle |= idle
-        return (Cancel(tuple(sorted(idle)), self.number),) if idle else ()
+    def _hand_out(self, event: Finished) -> None:
+        """Schemes that hand out tasks decide what the worker does next; all others have said it all in its program."""
+        if self._dispatcher is None or event.round != self.number:
+            return
+        task = self._dispatcher.next(self, event)
+        if task is not None:
+            self._out.append(Next(event.worker, task, self.number))
+
+    def _fail(self, event: Failed) -> None:
+        """An error of a round that is over is counted; the first of a worker makes it a straggler of this round."""
+        if event.round != self.number or self.state in OVER:
+            self.late += 1
+            return
+        self.failures.setdefault(event.worker, event.details)
+        self.missed.add(event.worker)
+        self._expect(event.worker, False)
+        last = event.details.strip().splitlines()[-1:] or ["no details"]
+        self._out.append(Say(f"Worker {event.worker} failed in round {self.number}: {last[0]}"))
+
+    def _lose(self, event: Lost) -> None:
+        self._attempts = 0
+        self.lost[event.worker] = event.returns
+        self.missed.add(event.worker)
+        self._expect(event.worker, False)
+
+    def _join(self, event: Joined) -> None:
+        """Who comes back takes part; who has forgotten its order gets it again, if there is something to send."""
+        self._attempts = 0
+        self.lost.pop(event.worker, None)
+        self._expect(event.worker, True)
+        if event.fresh and self.pending[self._senders == event.worker].any():
+            self._idle.discard(event.worker)
+            self._out.append(Ask((event.worker,), self.number))
+
+    def _expect(self, worker: int, comes: bool) -> None:
+        mine = self._senders == worker
+        self.pending[mine] = ~self.got[mine] if comes else False
+        self._dropped -= set(np.flatnonzero(mine).tolist())
+
+    # Deciding
+
+    def _signal(self) -> Signal | None:
+        """What has become of the round."""
+        if self.failures and self.failures.keys() & self.terms.suspects:
+            return Signal.GIVE_UP
+        if self.stop.done(self):
+            return Signal.MET
+        nothing = self._count == len(self.got) or not self.pending.any()
+        if self.state is State.SETTLING:
+            return Signal.TAKE if nothing or self._overdue() else None
+        if nothing or self.stop.hopeless(self):
+            return self._short(nothing)
+        return Signal.BACK if self.state is State.WAITING else self._late()
+
+    def _short(self, nothing: bool) -> Signal | None:
+        """The stop rule cannot be met by what still may come."""
+        policy = self.terms.on_shortfall
+        if policy != "wait":
+            if self.failures:
+                return Signal.GIVE_UP
+            return Signal.TAKE if policy == "approximate" and nothing else SHORT[policy]
+        if self._attempts < ATTEMPTS and self._askable():
+            return Signal.ASK
+        if not any(self.lost.values()):
+            return Signal.GIVE_UP
+        return self._late() if self.state is State.WAITING else Signal.WAIT
+
+    def _late(self) -> Signal | None:
+        if not self._overdue():
+            return None
+        return LATE[self.terms.on_shortfall] if _reached(self._limit, self.clock) else Signal.REMIND
+
+    def _overdue(self) -> bool:
+        return _reached(self._limit, self.clock) or _reached(self._remind, self.clock)
+
+    def _askable(self) -> tuple[int, ...]:
+        """Workers that are here and owe what will not come by itself."""
+        owing = set(self._senders[~self.got & ~self.pending].tolist())
+        return tuple(sorted(owing - self.lost.keys() - self.failures.keys()))
+
+    # Acting
+
+    def _follow(self, signal: Signal) -> None:
+        self.state = TRANSITIONS[self.state, signal]
+        if signal is Signal.ASK:
+            self._attempts += 1
+            self._ask(self._askable())
+        elif signal is Signal.REMIND:
+            self._say_who_is_late()
+        if self.state in OVER:
+            self.time = self.clock
+        if self.state is State.FAILED:
+            self._give_up()
+
+    def _ask(self, workers: Iterable[int]) -> None:
+        asked = tuple(workers)
+        for worker in asked:
+            self._expect(worker, True)
+        self._idle -= set(asked)
+        if asked:
+            self._out.append(Ask(asked, self.number))
+
+    def _say_who_is_late(self) -> None:
+        """Who waits asks again, for a message may have vanished; the next word comes after twice the time."""
+        late = sorted(set(self._senders[self.pending].tolist()) - self.lost.keys())
+        who = f"workers {late}" if late else f"lost workers {sorted(self.lost)} to come back"
+        self._out.append(Say(f"Round {self.number} still waits after {self.clock:.3g} s for {who}."))
+        if _reached(self._limit, self.clock):
+            self._limit = 2 * self.clock
+            self._ask(late)
+        if _reached(self._remind, self.clock):
+            self._remind = 2 * self.clock
+
+    def _give_up(self) -> None:
+        repeated = sorted(self.failures.keys() & self.terms.suspects)
+        worker = next(iter(repeated or self.failures), None)
+        self._out.append(Fail(self._why(), worker, self.failures.get(worker, "") if worker is not None else ""))
+
+    def _why(self) -> str:
+        lost = f"workers {sorted(self.lost)} are lost" if self.lost else "no worker is lost"
+        failed = f", workers {sorted(self.failures)} failed" if self.failures else ""
+        return (
+            f"{self.code.name}: round {self.number} has {self._count} of {len(self.got)} messages, which do not "
+            f"determine the gradient; {lost}{failed}, {self.damaged} messages came damaged. Use a code that tolerates more "
+            'stragglers, or on_shortfall="approximate" or "skip".'
+        )
+
+    def _release(self) -> None:
+        """Let workers go that have nothing to contribute any more."""
+        if self._early is None and self.state not in OVER:
+            return
+        idle = self._needless() - self._idle - self.lost.keys()
+        if idle:
+            self._idle |= idle
+            self._out.append(Cancel(tuple(sorted(idle)), self.number))
 
     def _needless(self) -> set[int]:
-        """Workers that have nothing to contribute any more."""
-        senders = self.code.messages.worker
-        if not self.open:
-            return set(senders[self.pending].tolist())
-        if self._early is None:
-            return set()
+        if self.state in OVER or self._early is None:
+            return set(self._senders[self.pending].tolist())
         wanted = ~self._early.parts_met[self._early.part]
-        return set(senders[self.pending].tolist()) - set(senders[wanted].tolist())
+        return set(self._senders[self.pending].tolist()) - set(self._senders[wanted].tolist())
+
+    def _set_alarm(self) -> None:
+        if self.state in OVER:
+            return
+        alarms = (self.stop.alarm(self), self._limit, self._remind)
+        until = min((alarm for alarm in alarms if alarm is not None), default=None)
+        if until != self._until:
+            self._until = until
+            self._out.append(Until(until))
 
     def _tracker(self, by: By) -> Tracker:
         if by not in self._trackers:
-            tracker = self._trackers[by] = Tracker(self.code.decoder, require_by(self.code.decoder, by))
-            for message in np.flatnonzero(self.got):
-                tracker.add(int(message))
+            tracker = self._trackers[by] = recovery_of(self.code.decoder, by).begin()
+            for message in np.flatnonzero(self.got).tolist():
+                tracker.add(message)
         return self._trackers[by]
 
 
-def require_load(load: str) -> Load:
+def _reached(limit: float | None, clock: float) -> bool:
+    return limit is not None and clock >= limit
+
+
+def require_load(load: Any) -> Load:
     """Check which messages are to be counted."""
     if load not in ("all", "cluster_stop"):
         raise Invalid(f'load must be "all" or "cluster_stop", but got {load!r}.')
-    return load  # type: ignore[return-value]
+    return load  # type: ignore[no-any-return]
 
 
 def require_stop_by(stop: Stop) -> By:

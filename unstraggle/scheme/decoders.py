@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,31 +23,110 @@ from ..errors import Invalid, NotRecovered
 from .rule import Need, all_of
 
 TOLERANCE = 1e-6
-"""Largest error of a decoded coefficient that still counts as exact (it should be 1)."""
+"""Largest relative error of the decoded coefficients that still counts as exact: the one answer to "is it exact?"."""
+
+RANK = 1e-10
+"""A row of length 1 adds nothing to others when it lies this close to their span: what is closer is rounding."""
 
 CACHED_SETS = 1024
 """Survivor sets whose weights a decoder remembers."""
 
 
 class Part(NamedTuple):
-    """An independent piece of a code: these messages, and only these, recover one of its summands or blocks."""
+    """An independent piece of a code: these messages, and only these, recover one of its summands or blocks.
+
+    decoder: a `Linear` one, or for a code that is one piece a decoder of one's own.
+    """
 
     messages: NDArray[np.int64]
-    decoder: Linear
+    decoder: Any
 
 
+@runtime_checkable
 class Decoder(Protocol):
-    """What a code needs: a rule where there is one, weights and residual for arrived sets, and independent parts."""
+    """What a code needs: weights and residual for arrived sets, and a rule where there is one.
+
+    A decoder may have more: see `Divided`, `KnowsWeights` and `Approximates`.
+    """
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Messages, M."""
+        ...
+
     @property
-    def rule(self) -> Need | None: ...
-    def weights(self, got: NDArray[np.bool_]) -> NDArray[Any]: ...
-    def residual(self, got: NDArray[np.bool_]) -> NDArray[np.float64]: ...
-    def closest(self, got: NDArray[np.bool_]) -> NDArray[Any]: ...
-    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None: ...
-    def parts(self) -> tuple[Part, ...]: ...
+    def rule(self) -> Need | None:
+        """Arrived sets that promise an exact gradient; None where only the residual tells."""
+        ...
+
+    def weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        """(..., M) arrived to (..., tracks, M) weights; raises `NotRecovered` where it only decodes exactly and cannot."""
+        ...
+
+    def residual(self, got: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """(..., M) arrived to (...) relative error of the decoded coefficients: its word on what is exact (`TOLERANCE`)."""
+        ...
+
+
+@runtime_checkable
+class Divided(Protocol):
+    """A decoder whose messages fall into parts that decode by themselves, so that a cluster can stop early."""
+
+    def parts(self) -> tuple[Part, ...]:
+        """The parts: disjoint sets of messages, each with a decoder of rows and a target."""
+        ...
+
+
+@runtime_checkable
+class KnowsWeights(Protocol):
+    """A decoder whose weights do not depend on what else arrives, so that messages are added up as they come."""
+
+    def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        """(tracks, M) weights and (M,) ids: of messages with equal ids only the first counts. None where it does not know."""
+        ...
+
+
+class Decoded(NamedTuple):
+    """What a decoder makes of an arrived set: weights (tracks, M), and the relative error of the coefficients that they give."""
+
+    weights: NDArray[Any]
+    residual: float
+
+    @property
+    def exact(self) -> bool:
+        """The decoder's word on whether the gradient is exact."""
+        return self.residual <= TOLERANCE
+
+
+@runtime_checkable
+class Approximates(Protocol):
+    """A decoder that has weights for every arrived set, also where `weights` raises, and knows their error at once."""
+
+    def decode(self, got: NDArray[np.bool_]) -> Decoded:
+        """(M,) arrived to weights that come as close to the gradient as it can."""
+        ...
+
+
+def is_exact(decoder: Decoder, got: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether arrived sets (..., M) give the exact gradient: (...) by the word of their decoder."""
+    return np.asarray(decoder.residual(got) <= TOLERANCE)
+
+
+def parts_of(decoder: Decoder) -> tuple[Part, ...]:
+    """The parts of a decoder; itself where it does not say how it is divided."""
+    return decoder.parts() if isinstance(decoder, Divided) else (Part(np.arange(decoder.size), decoder),)
+
+
+def known_weights(decoder: Decoder) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+    """The weights of a decoder that knows them in advance, see `KnowsWeights`; None for all others."""
+    return decoder.known() if isinstance(decoder, KnowsWeights) else None
+
+
+def decode(decoder: Decoder, got: NDArray[np.bool_]) -> Decoded:
+    """Weights for an arrived set (M,), exact or not, and what they are worth."""
+    if isinstance(decoder, Approximates):
+        return decoder.decode(got)
+    return Decoded(decoder.weights(got), float(decoder.residual(got)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +158,13 @@ class Linear(ABC):
     def residual(self, got: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Relative error of the decoded coefficients, 0 where exact: (..., M) to (...)."""
         sets = got.reshape(-1, self.size)
-        errors = np.array([self._error(one) for one in sets])
+        errors = np.array([self._error(self._weights(one)) for one in sets])
         return np.asarray(np.linalg.norm(errors, axis=-1) / np.linalg.norm(self.target)).reshape(got.shape[:-1])
 
-    def closest(self, got: NDArray[np.bool_]) -> NDArray[Any]:
-        """(M,) arrived to (tracks, M) weights that come as close to the target as the decoder can; exact or not."""
-        return self._weights(got)
+    def decode(self, got: NDArray[np.bool_]) -> Decoded:
+        """(M,) arrived to weights that come as close to the target as the decoder can; exact or not."""
+        weights = self._weights(got)
+        return Decoded(weights, float(np.linalg.norm(self._error(weights)) / np.linalg.norm(self.target)))
 
     def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
         """(tracks, M) weights where they do not depend on what else arrives, and (M,) ids: of messages with equal ids only the
@@ -96,8 +176,8 @@ class Linear(ABC):
     def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
         """(M,) arrived to (tracks, M) weights."""
 
-    def _error(self, got: NDArray[np.bool_]) -> NDArray[Any]:
-        return np.asarray(self._weights(got)[0] @ self.rows - self.target)
+    def _error(self, weights: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(weights[0] @ self.rows - self.target)
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
@@ -154,7 +234,8 @@ class LeastSquares(Linear):
             return self._cache[key]
         solution = np.zeros(len(have), dtype=self.distinct.dtype)
         if have.any():
-            solution[have] = lstsq(self.distinct[have].T, self.target, lapack_driver="gelsy", check_finite=False)[0]
+            rows = self.distinct[have].T
+            solution[have] = lstsq(rows, self.target, cond=RANK, lapack_driver="gelsy", check_finite=False)[0]
         self._cache[key] = solution
         if len(self._cache) > CACHED_SETS:
             self._cache.popitem(last=False)
@@ -191,6 +272,12 @@ class Fixed(Linear):
     def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
         return self.fixed, np.arange(self.size)
 
+    def residual(self, got: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """All sets at once: their weights are known."""
+        sums = np.asarray((got * self.fixed[0]).reshape(-1, self.size) @ self.rows)
+        errors = np.linalg.norm(sums - self.target, axis=-1) / np.linalg.norm(self.target)
+        return np.asarray(errors.reshape(got.shape[:-1]))
+
     def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
         return np.asarray(self.fixed * got)
 
@@ -216,19 +303,19 @@ class Parts:
     def weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
         return self._joined([piece.decoder.weights(got[..., piece.messages]) for piece in self.pieces])
 
-    def closest(self, got: NDArray[np.bool_]) -> NDArray[Any]:
-        return self._joined([piece.decoder.closest(got[piece.messages]) for piece in self.pieces])
+    def decode(self, got: NDArray[np.bool_]) -> Decoded:
+        found = [decode(piece.decoder, got[piece.messages]) for piece in self.pieces]
+        return Decoded(self._joined([one.weights for one in found]), float(self._together([one.residual for one in found])))
 
     def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
-        found = [piece.decoder.known() for piece in self.pieces]
-        if any(one is None for one in found):
+        found = [one for piece in self.pieces if (one := known_weights(piece.decoder)) is not None]
+        if len(found) < len(self.pieces):
             return None
         ids, first = np.zeros(self.size, dtype=np.int64), 0
-        for piece, one in zip(self.pieces, found, strict=True):
-            assert one is not None
-            ids[piece.messages] = first + one[1]
+        for piece, (_, own) in zip(self.pieces, found, strict=True):
+            ids[piece.messages] = first + own
             first = int(ids.max()) + 1
-        return self._joined([one[0] for one in found if one is not None]), ids
+        return self._joined([weights for weights, _ in found]), ids
 
     def _joined(self, pieces: list[NDArray[Any]]) -> NDArray[Any]:
         """Weights of the parts, each in its place."""
@@ -239,14 +326,22 @@ class Parts:
         return weights
 
     def residual(self, got: NDArray[np.bool_]) -> NDArray[np.float64]:
-        lengths = np.array([np.linalg.norm(piece.decoder.target) for piece in self.pieces])
-        errors = np.array([piece.decoder.residual(got[..., piece.messages]) for piece in self.pieces])
-        return np.asarray(np.sqrt(np.tensordot(lengths**2, errors**2, axes=1) / (lengths**2).sum()))
+        return self._together([piece.decoder.residual(got[..., piece.messages]) for piece in self.pieces])
+
+    def _together(self, residuals: Sequence[Any]) -> NDArray[np.float64]:
+        """The relative error of all parts from those of each."""
+        return np.asarray(np.sqrt(np.tensordot(self._shares, np.square(residuals), axes=1)))
+
+    @cached_property
+    def _shares(self) -> NDArray[np.float64]:
+        """(parts,) how much of the square of the whole target each part has."""
+        squares = [np.linalg.norm(getattr(piece.decoder, "target", 1.0)) ** 2 for piece in self.pieces]
+        return np.asarray(np.array(squares) / sum(squares))
 
 
 def direct_sum(pieces: Iterable[tuple[NDArray[np.int64], Decoder]]) -> Parts:
     """Join decoders of disjoint sets of messages; parts of parts become parts."""
-    flat = [Part(messages[p.messages], p.decoder) for messages, decoder in pieces for p in decoder.parts()]
+    flat = [Part(messages[p.messages], p.decoder) for messages, decoder in pieces for p in parts_of(decoder)]
     return Parts(tuple(flat))
 
 

@@ -1,26 +1,24 @@
-"""Recovery: is what has arrived so far enough? Incremental, one arrival at a time, by rule or by span."""
+"""Recovery: is what has arrived so far enough? Incremental, one arrival at a time, by rule or by span.
+
+What does not change from round to round is prepared once for a code: `recovery_of(decoder, by).begin()` starts a round.
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Invalid
-from .decoders import Decoder, Linear
+from .decoders import RANK, TOLERANCE, Decoder, LeastSquares, is_exact, parts_of
 from .rule import Need
 
 By = Literal["rule", "span"]
 
 Load = Literal["all", "cluster_stop"]
 """Which messages are sent: all until the round ends, or a cluster stops as soon as it is recovered."""
-
-SPAN_TOLERANCE = 1e-8
-"""The target counts as inside the span when its relative distance from it is below this."""
-
-DEPENDENT = 1e-10
-"""A row of length 1 adds nothing when it lies this close to the span of those before it."""
 
 
 class Progress(Protocol):
@@ -31,17 +29,28 @@ class Progress(Protocol):
     def add(self, message: int) -> None: ...
 
 
-class Tally:
-    """A rule with counters: an arrival costs a step for each gate that it completes."""
+class Gates:
+    """A rule, ready to be counted: which gates each message and each gate is a child of, and how many children each needs."""
 
     def __init__(self, rule: Need, size: int) -> None:
         flat = rule.flat(size)
-        self._size = size
-        self._missing = flat.counts.tolist()
-        self._parents: list[list[int]] = [[] for _ in range(size + len(flat.counts))]
+        self.size, self.needed = size, flat.counts.tolist()
+        parents: list[list[int]] = [[] for _ in range(size + len(flat.counts))]
         owner = np.repeat(np.arange(len(flat.counts)), np.diff(flat.start))
         for child, node in zip(flat.children.tolist(), owner.tolist(), strict=True):
-            self._parents[child].append(node)
+            parents[child].append(node)
+        self.parents = tuple(map(tuple, parents))
+
+    def begin(self) -> Tally:
+        return Tally(self)
+
+
+class Tally:
+    """A rule with counters: an arrival costs a step for each gate that it completes."""
+
+    def __init__(self, gates: Gates) -> None:
+        self._parents, self._size = gates.parents, gates.size
+        self._missing = gates.needed.copy()
         self.met = False
 
     def add(self, message: int) -> None:
@@ -55,19 +64,30 @@ class Tally:
         self.met = self._missing[-1] <= 0
 
 
+class Basis:
+    """The rows of a part, ready to be projected."""
+
+    def __init__(self, part: LeastSquares) -> None:
+        self.ids, self.rows = part.ids.tolist(), part.distinct
+        self.target: NDArray[Any] = part.target.astype(self.rows.dtype)
+        self.goal = TOLERANCE * float(np.linalg.norm(part.target))
+
+    def begin(self) -> SpanProgress:
+        return SpanProgress(self)
+
+
 class SpanProgress:
     """An orthonormal basis of the arrived rows: an arrival costs one projection, nothing is solved again.
 
     Classical Gram-Schmidt, done twice, which keeps the basis orthogonal to working precision.
     """
 
-    def __init__(self, part: Linear) -> None:
-        self._ids, self._rows = part.ids, part.distinct
+    def __init__(self, part: Basis) -> None:
+        self._ids, self._rows, self._goal = part.ids, part.rows, part.goal
         self._seen = np.zeros(len(self._rows), dtype=bool)
         self._basis = np.empty((min(self._rows.shape), self._rows.shape[1]), dtype=self._rows.dtype)
         self._rank = 0
-        self._rest: NDArray[Any] = part.target.astype(self._rows.dtype)
-        self._goal = SPAN_TOLERANCE * float(np.linalg.norm(part.target))
+        self._rest = part.target
         self.met = False
 
     def add(self, message: int) -> None:
@@ -80,7 +100,7 @@ class SpanProgress:
         for _ in range(2):
             vector = vector - (basis.conj() @ vector) @ basis
         length = np.linalg.norm(vector)
-        if length <= DEPENDENT:
+        if length <= RANK:
             return
         self._basis[self._rank] = vector / length
         self._rest = self._rest - (self._basis[self._rank].conj() @ self._rest) * self._basis[self._rank]
@@ -88,21 +108,53 @@ class SpanProgress:
         self.met = bool(np.linalg.norm(self._rest) <= self._goal)
 
 
+class Asked:
+    """A part whose decoder is no least squares: it is asked after every arrival."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder, self._got = decoder, np.zeros(decoder.size, dtype=bool)
+        self.met = False
+
+    def begin(self) -> Asked:
+        return Asked(self._decoder)
+
+    def add(self, message: int) -> None:
+        self._got[message] = True
+        self.met = bool(is_exact(self._decoder, self._got))
+
+
+class Recovery:
+    """The parts of a code and what it takes to recover them, prepared once."""
+
+    def __init__(self, decoder: Decoder, by: By) -> None:
+        parts = parts_of(decoder)
+        self.part, place = np.full(decoder.size, -1), np.zeros(decoder.size, dtype=np.int64)
+        for number, part in enumerate(parts):
+            self.part[part.messages] = number
+            place[part.messages] = np.arange(len(part.messages))
+        self.where = list(zip(self.part.tolist(), place.tolist(), strict=True))
+        self.prepared = [_prepared(part.decoder, by) for part in parts]
+
+    def begin(self) -> Tracker:
+        """The progress of a new round."""
+        return Tracker(self)
+
+
 class Tracker:
     """Progress of all parts of a code during one round."""
 
-    def __init__(self, decoder: Decoder, by: By) -> None:
-        parts = decoder.parts()
-        self.part = np.full(decoder.size, -1)
-        self._place = np.zeros(decoder.size, dtype=np.int64)
-        for number, part in enumerate(parts):
-            self.part[part.messages] = number
-            self._place[part.messages] = np.arange(len(part.messages))
-        self._progress = [_progress(part.decoder, by) for part in parts]
+    def __init__(self, recovery: Recovery) -> None:
+        self.part, self._where = recovery.part, recovery.where
+        self._progress: list[Progress] = [part.begin() for part in recovery.prepared]
+        self._open = len(self._progress)
 
     def add(self, message: int) -> None:
         """Tell the message's part that it arrived."""
-        self._progress[self.part[message]].add(int(self._place[message]))
+        part, place = self._where[message]
+        progress = self._progress[part]
+        if not progress.met:
+            progress.add(place)
+            self._open -= progress.met
 
     @property
     def parts_met(self) -> NDArray[np.bool_]:
@@ -112,7 +164,13 @@ class Tracker:
     @property
     def met(self) -> bool:
         """Whether all of them are."""
-        return all(progress.met for progress in self._progress)
+        return self._open == 0
+
+
+@lru_cache(maxsize=64)
+def recovery_of(decoder: Decoder, by: By) -> Recovery:
+    """What it takes to recover the parts of a code; kept for the next round."""
+    return Recovery(decoder, require_by(decoder, by))
 
 
 def require_by(decoder: Decoder, by: str) -> By:
@@ -124,8 +182,8 @@ def require_by(decoder: Decoder, by: str) -> By:
     return by  # type: ignore[return-value]
 
 
-def _progress(part: Linear, by: By) -> Progress:
-    if by == "span":
-        return SpanProgress(part)
-    assert part.rule is not None
-    return Tally(part.rule, part.size)
+def _prepared(part: Any, by: By) -> Gates | Basis | Asked:
+    if by == "rule":
+        assert part.rule is not None
+        return Gates(part.rule, part.size)
+    return Basis(part) if isinstance(part, LeastSquares) else Asked(part)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ..scheme.recovery import Load
 from .code import Code
-from .decoders import Linear
-from .recovery import DEPENDENT, SPAN_TOLERANCE
+from .decoders import RANK, TOLERANCE, LeastSquares, is_exact, parts_of
+from .recovery import Load
 
 LANES = 64
 SPAN_BYTES = 1 << 22
@@ -35,7 +35,7 @@ class Gates(NamedTuple):
 @lru_cache(maxsize=64)
 def gates(code: Code, load: Load = "all") -> Gates:
     """Flatten the rules of a code. The last gate is the end of the round; before it stand those that let workers go early."""
-    size, parts = code.decoder.size, code.decoder.parts()
+    size, parts = code.decoder.size, parts_of(code.decoder)
     rules = [part.decoder.rule.renumber(part.messages) for part in parts if part.decoder.rule]
     counts, children = _join([rule.flat(size) for rule in rules], size)
     roots = [size + end - 1 for end in np.cumsum([len(rule.flat(size).counts) for rule in rules]).tolist()]
@@ -74,11 +74,11 @@ def _releases(code: Code, roots: list[int], counts: list[int], children: list[li
 def served_parts(code: Code) -> list[tuple[int, ...]]:
     """For each worker the parts that its messages belong to; all parts for a worker that sends nothing."""
     part = np.empty(code.decoder.size, dtype=np.int64)
-    for number, piece in enumerate(code.decoder.parts()):
+    for number, piece in enumerate(parts_of(code.decoder)):
         part[piece.messages] = number
     pairs = np.unique(np.stack([code.messages.worker, part]), axis=1)
     groups = np.split(pairs[1], np.searchsorted(pairs[0], np.arange(1, code.n)))
-    return [tuple(group.tolist()) or tuple(range(len(code.decoder.parts()))) for group in groups]
+    return [tuple(group.tolist()) or tuple(range(len(parts_of(code.decoder)))) for group in groups]
 
 
 def rule_rounds(code: Code, values: NDArray[np.float64], load: Load = "all", speeds: bool = False) -> Any:
@@ -99,18 +99,34 @@ def rule_rounds(code: Code, values: NDArray[np.float64], load: Load = "all", spe
 
 def span_part_times(code: Code, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
     """(R, parts) when each part of the code is recovered by span."""
-    return np.stack([span_times(part.decoder, arrivals[:, part.messages]) for part in code.decoder.parts()], axis=1)
+    return np.stack([span_times(part.decoder, arrivals[:, part.messages]) for part in parts_of(code.decoder)], axis=1)
 
 
-def span_times(part: Linear, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(R,) when the target enters the span of the arrived rows of one part."""
+def span_times(part: Any, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(R,) when the target enters the span of the arrived rows of one part; a decoder that is no least squares is asked."""
+    if not isinstance(part, LeastSquares):
+        return _asked_times(part, arrivals)
     times = np.empty(len(arrivals))
     target = part.target.astype(part.distinct.dtype)
     step = max(1, SPAN_BYTES // (8 * arrivals.shape[1]))
     for at in range(0, len(arrivals), step):
         chunk = np.ascontiguousarray(arrivals[at : at + step])
         order = np.argsort(chunk, axis=1, kind="stable")
-        _span_times(chunk, order, part.ids, part.distinct, target, SPAN_TOLERANCE, DEPENDENT, times[at : at + step])
+        _span_times(chunk, order, part.ids, part.distinct, target, TOLERANCE, RANK, times[at : at + step])
+    return times
+
+
+def _asked_times(decoder: Any, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(R,) the first arrival after which a decoder calls the gradient exact. One message after the other, as in a live round."""
+    times, order = np.full(len(arrivals), np.inf), np.argsort(arrivals, axis=1, kind="stable")
+    got, rounds = np.zeros(arrivals.shape, dtype=bool), np.arange(len(arrivals))
+    for messages in order.T:
+        at = arrivals[rounds, messages]
+        waits = np.isinf(times) & np.isfinite(at)
+        got[rounds[waits], messages[waits]] = True
+        done = waits.copy()
+        done[waits] = is_exact(decoder, got[waits])
+        times[done] = at[done]
     return times
 
 

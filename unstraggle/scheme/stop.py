@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Invalid
+from .decoders import is_exact
 from .recovery import By, require_by
 
 if TYPE_CHECKING:
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class Stop(Protocol):
-    """When to end a round; how to decode is the decoder's business."""
+    """When to end a round; how to decode is the decoder's business.
+
+    A stop rule may have more: see `Checks`, and `Vectorised`, without which rounds are simulated event by event.
+    """
 
     def done(self, round: Round) -> bool:
         """Whether the round may end now."""
@@ -32,40 +36,86 @@ class Stop(Protocol):
         """The time at which to ask again although nothing arrived."""
         ...
 
+
+@runtime_checkable
+class Vectorised(Protocol):
+    """A stop rule that knows the ends of many rounds at once."""
+
     def time(self, code: Code, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
         """(R, M) arrival times to (R,) ends of the rounds; infinite where a round never ends."""
         ...
 
 
+@runtime_checkable
+class Checks(Protocol):
+    """A stop rule that does not go with every code."""
+
+    def check(self, code: Code) -> None:
+        """Raise `Invalid` unless rounds of this code can end by it."""
+        ...
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """A code together with the stop rule that it was designed for, such as a `Plan`."""
+
+    @property
+    def code(self) -> Code: ...
+    @property
+    def stop(self) -> Stop: ...
+
+
+def code_and_stop(code: Code | Planned, stop: Stop | None = None, by: By | None = None) -> tuple[Code, Stop]:
+    """What to run and when to stop: a plan goes in whole, and an exact code stops as soon as it is recovered.
+
+    by: the notion of recovered, by default the code's rule, or the span where it has none.
+    """
+    if isinstance(code, Planned):
+        code, stop = code.code, stop or code.stop
+    chosen = stop or Recovered(by or ("rule" if code.decoder.rule else "span"))
+    if isinstance(chosen, Checks):
+        chosen.check(code)
+    return code, chosen
+
+
 @dataclass(frozen=True)
 class Recovered:
-    """As soon as the gradient can be decoded exactly: by the code's rule, or by span as soon as linear algebra allows."""
+    """As soon as the gradient can be decoded exactly: by the code's rule, or by span as soon as linear algebra allows.
+
+    What is exact is the decoder's word: a rule that is met by messages from which it cannot decode waits for more.
+    """
 
     by: By = "rule"
 
+    def check(self, code: Code) -> None:
+        require_by(code.decoder, self.by)
+        if not is_exact(code.decoder, np.ones(len(code.messages), dtype=bool)):
+            raise Invalid(
+                f"{code.name} is approximate: not even all its messages give the exact gradient, so that waiting for it never "
+                "ends, and ending elsewhere makes an unbiased code biased. Give the stop rule that it was designed for, such as "
+                "stop=Deadline(seconds) or Count(workers), or a whole plan, such as that of plan.deadline."
+            )
+
     def done(self, round: Round) -> bool:
-        return round.recovered(self.by)
+        return round.recovered(self.by) and round.decoded.exact
 
     def hopeless(self, round: Round) -> bool:
-        if not round.lost:
+        if not round.gone:
             return False
         possible = round.got | round.pending
         if self.by == "rule" and round.code.decoder.rule:
             return not round.code.decoder.rule.met(possible)
-        from .decoders import TOLERANCE
-
-        return bool(round.code.decoder.residual(possible) > TOLERANCE)
+        return not is_exact(round.code.decoder, possible)
 
     def alarm(self, round: Round) -> float | None:
         return None
 
     def time(self, code: Code, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
-        from . import recovery_times as kernels
+        from . import recovery_times
 
-        require_by(code.decoder, self.by)
-        if self.by == "rule":
-            return np.asarray(kernels.rule_rounds(code, arrivals)[0])
-        return np.asarray(kernels.span_part_times(code, arrivals).max(axis=1))
+        if require_by(code.decoder, self.by) == "rule":
+            return np.asarray(recovery_times.rule_rounds(code, arrivals)[0])
+        return np.asarray(recovery_times.span_part_times(code, arrivals).max(axis=1))
 
 
 @dataclass(frozen=True)
@@ -119,7 +169,6 @@ class Count:
             raise Invalid(f'Count needs count >= 1 of "workers" or "messages", but got Count({self.count}, of={self.of!r}).')
 
     def done(self, round: Round) -> bool:
-        self._check(round.code)
         if self.of == "messages":
             return int(round.got.sum()) >= self.count
         return len(np.unique(round.code.messages.worker[round.got])) >= self.count
@@ -131,13 +180,12 @@ class Count:
         return None
 
     def time(self, code: Code, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
-        self._check(code)
         if self.of == "workers":
             senders = np.unique(code.messages.worker)
             arrivals = np.stack([arrivals[:, code.messages.worker == w].min(axis=1) for w in senders], axis=1)
         return np.asarray(np.partition(arrivals, self.count - 1, axis=1)[:, self.count - 1])
 
-    def _check(self, code: Code) -> None:
+    def check(self, code: Code) -> None:
         most = len(code.messages) if self.of == "messages" else len(np.unique(code.messages.worker))
         if self.count > most:
             raise Invalid(f"Count({self.count}) waits for more than the {most} {self.of} of {code.name}. Lower the count.")
@@ -163,8 +211,13 @@ class First:
     def alarm(self, round: Round) -> float | None:
         return min((a for a in (stop.alarm(round) for stop in self.stops) if a is not None), default=None)
 
+    def check(self, code: Code) -> None:
+        for stop in self.stops:
+            if isinstance(stop, Checks) and not (isinstance(stop, Recovered) and len(self.stops) > 1):
+                stop.check(code)
+
     def time(self, code: Code, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
-        times: NDArray[np.float64] = np.min([stop.time(code, arrivals) for stop in self.stops], axis=0)
+        times: NDArray[np.float64] = np.min([ends(stop, code, arrivals) for stop in self.stops], axis=0)
         return times
 
 
@@ -193,9 +246,25 @@ class Linger:
         since = round.since(self.stop)
         return self.stop.alarm(round) if since is None else since * self.factor
 
+    def check(self, code: Code) -> None:
+        if isinstance(self.stop, Checks):
+            self.stop.check(code)
+
     def time(self, code: Code, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
-        since = self.stop.time(code, arrivals)
+        since = ends(self.stop, code, arrivals)
         return np.asarray(np.minimum(since * self.factor, np.maximum(since, arrivals.max(axis=1))))
+
+
+def vectorised(stop: Stop) -> bool:
+    """Whether a stop rule, with those it is made of, knows the ends of many rounds at once."""
+    inner = stop.stops if isinstance(stop, First) else (stop.stop,) if isinstance(stop, Linger) else ()
+    return isinstance(stop, Vectorised) and all(map(vectorised, inner))
+
+
+def ends(stop: Stop, code: Code, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(R, M) arrival times to (R,) ends of the rounds by a stop rule that knows them."""
+    assert isinstance(stop, Vectorised)
+    return stop.time(code, arrivals)
 
 
 def _require_positive(name: str, value: float) -> None:

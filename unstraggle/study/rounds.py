@@ -52,13 +52,15 @@ class Sample:
 class Rounds:
     """Time and messages of each round. Prints as a small table.
 
-    exact: whether the gradient could be decoded exactly when the round ended. messages: sent up to the end, copies included.
+    messages: sent up to the end, copies included. exact: whether the decoder calls the gradient exact. residual: the relative
+    error of its coefficients, NaN where a round never ended or where it was not recorded.
     """
 
     code: str
     time: Sample
     messages: Sample
     exact: Sample
+    residual: Sample
 
     def __len__(self) -> int:
         return len(self.time)
@@ -71,12 +73,16 @@ class Rounds:
             "exact": self.exact.mean,
             "time": self.time.to_dict(),
             "messages": self.messages.to_dict(),
+            "residual": self.residual.to_dict(),
         }
 
     def __str__(self) -> str:
         lines = [f"{self.code}: {len(self)} rounds, {100 * self.exact.mean:.4g} % exact"]
         lines.append(f"  {'':10}{'mean':>10}{'95 % ±':>10}{'median':>10}{'p95':>10}{'p99':>10}")
-        for name, sample in (("time", self.time), ("messages", self.messages)):
+        rows = {"time": self.time, "messages": self.messages}
+        if self.exact.mean < 1 and np.isfinite(self.residual.mean):
+            rows["residual"] = self.residual
+        for name, sample in rows.items():
             cells = (sample.mean, NORMAL_975 * sample.se, *(sample.quantile(q) for q in (0.5, 0.95, 0.99)))
             lines.append(f"  {name:10}" + "".join(f"{cell:>10.4g}" for cell in cells))
         return "\n".join(lines)

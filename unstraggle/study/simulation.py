@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..runtime.events import Arrived, Elapsed, Event
-from ..runtime.round import Round, State, require_load, require_stop_by
+from ..runtime.instructions import Cancel
+from ..runtime.round import Round, Terms, require_load, require_stop_by
+from ..runtime.states import State
 from ..scheme.arrivals import Latency, Speeds, checked
 from ..scheme.code import Code
-from ..scheme.recovery import By, Load, require_by
-from ..scheme.stop import Recovered, Stop
+from ..scheme.decoders import TOLERANCE
+from ..scheme.recovery import By, Load
+from ..scheme.stop import Planned, Recovered, Stop, code_and_stop, ends, vectorised
 from ..statistics import NORMAL_975
 from ..threads import cores
 from .rounds import Rounds, Sample
@@ -29,27 +32,27 @@ CHUNK = 8192
 CHUNK_BYTES = 1 << 25
 """Memory for the arrival times that a thread holds at once."""
 
-Result = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
-"""Ends of the rounds, messages sent, and whether the gradient was exact."""
+Result = tuple[NDArray[Any], ...]
+"""Ends of the rounds, messages sent, whether the gradient was exact, and its relative error."""
 
 
 def simulate(
-    code: Code,
+    code: Code | Planned,
     latency: Latency,
     stop: Stop | None = None,
     *,
     rounds: int = 10_000,
     rng: Seed = None,
-    by: By = "rule",
+    by: By | None = None,
     load: Load = "all",
     precision: float | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Rounds:
-    """Simulate rounds of a code under a latency model.
+    """Simulate rounds of a code, or of a plan with its stop rule, under a latency model.
 
-    stop: when a round ends, by default as soon as the gradient is recovered `by` rule or span (with another stop rule, `by`
-    says which rounds count as exact). load: count "all" messages up to the end of the round, or let a cluster stop sending
+    stop: when a round ends, by default as soon as the gradient is recovered `by` the code's rule, or by span where it has none.
+    Which rounds are exact is the decoder's word, as in a live run. load: count "all" messages up to the end of the round, or let a cluster stop sending
     when it is recovered ("cluster_stop"). precision: end early once the 95 % interval of the mean time is within that
     fraction of it. Equal seeds give equal draws, also for different codes on the same number of workers.
 
@@ -61,29 +64,32 @@ def simulate(
     """
     if rounds < 1 or (precision is not None and not precision > 0):
         raise Invalid(f"simulate needs rounds >= 1 and precision > 0, but got rounds={rounds}, precision={precision}.")
-    stop = _stop(code, stop, by)
+    code, stop = code_and_stop(code, stop, by)
     if require_load(load) == "cluster_stop":
         require_stop_by(stop)
-    result = _collect(partial(_chunk, code, latency, stop, by, load), rounds, generator(rng), precision, threads, progress)
-    return Rounds(code.name, Sample(result[0]), Sample(result[1]), Sample(result[2]))
+    result = _collect(partial(_chunk, code, latency, stop, load), rounds, generator(rng), precision, threads, progress)
+    return Rounds(code.name, *map(Sample, result))
 
 
 def replay(
-    code: Code, arrivals: NDArray[np.float64], stop: Stop | None = None, *, by: By = "rule", load: Load = "all"
+    code: Code | Planned,
+    arrivals: NDArray[np.float64],
+    stop: Stop | None = None,
+    *,
+    by: By | None = None,
+    load: Load = "all",
 ) -> Rounds:
     """Feed (R, M) arrival times, one event after the other, through a real `Round`: the slow twin of `simulate`."""
-    stop = _stop(code, stop, by)
+    code, stop = code_and_stop(code, stop, by)
     checked(arrivals, "replay")
-    ended = [_replay_round(Round(code, stop, load=load), row) for row in arrivals]
-    exact = [round.recovered(stop.by if isinstance(stop, Recovered) else by) for round in ended]
-    sent = [int(round.got.sum()) for round in ended]
-    times = [np.inf if round.time is None or round.state is State.FAILED else round.time for round in ended]
-    return Rounds(code.name, Sample(np.array(times)), Sample(np.array(sent)), Sample(np.array(exact)))
+    return Rounds(code.name, *map(Sample, _replayed(code, stop, load, arrivals)))
 
 
-def _stop(code: Code, stop: Stop | None, by: By) -> Stop:
-    require_by(code.decoder, by)
-    return Recovered(by) if stop is None else stop
+def _replayed(code: Code, stop: Stop, load: Load, arrivals: NDArray[np.float64]) -> Result:
+    ended = [_replay_round(Round(code, stop, terms=Terms(load=load)), row) for row in arrivals]
+    times = np.array([np.inf if round.time is None or round.state is State.FAILED else round.time for round in ended])
+    sent = np.array([int(round.got.sum()) for round in ended])
+    return times, sent, *_worth(times, np.array([round.decoded.residual for round in ended]))
 
 
 def _collect(
@@ -95,7 +101,7 @@ def _collect(
     progress: Callable[[int, int], None] | None,
 ) -> Result:
     """Run chunks on threads, take their results in order, and stop when the mean is known well enough."""
-    result: Result = (np.empty(rounds), np.empty(rounds, dtype=np.int32), np.empty(rounds, dtype=bool))
+    result = np.empty(rounds), np.empty(rounds, dtype=np.int32), np.empty(rounds, dtype=bool), np.empty(rounds)
     done = 0
     for piece in _in_order(chunk, rounds, rng, threads or cores()):
         for whole, values in zip(result, piece, strict=True):
@@ -105,7 +111,7 @@ def _collect(
             progress(done, rounds)
         if precision and _precise(result[0][:done], precision):
             break
-    return result[0][:done], result[1][:done], result[2][:done]
+    return tuple(whole[:done] for whole in result)
 
 
 def _in_order(
@@ -134,9 +140,7 @@ def _precise(times: NDArray[np.float64], precision: float) -> bool:
     return NORMAL_975 * sample.se <= precision * sample.mean
 
 
-def _chunk(
-    code: Code, latency: Latency, stop: Stop, by: By, load: Load, first: int, rounds: int, rng: np.random.Generator
-) -> Result:
+def _chunk(code: Code, latency: Latency, stop: Stop, load: Load, first: int, rounds: int, rng: np.random.Generator) -> Result:
     """Rounds from one random stream, in pieces that fit into memory."""
     fused = stop == Recovered("rule") and isinstance(latency, Speeds) and latency.speeds(code.n, 0, rng) is not None
     width = code.n if fused else max(len(code.messages), len(code.tasks))
@@ -147,9 +151,8 @@ def _chunk(
         if fused:
             pieces.append(_fused_piece(code, model, load, size, rng))
         else:
-            pieces.append(_piece(code, checked(model.sample(code, size, rng), latency), stop, by, load))
-    times, sent, exact = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    return times, sent, exact
+            pieces.append(_piece(code, checked(model.sample(code, size, rng), latency), stop, load))
+    return tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
 
 
 def _from_round(latency: Any, first: int) -> Any:
@@ -159,36 +162,53 @@ def _from_round(latency: Any, first: int) -> Any:
 
 def _fused_piece(code: Code, latency: Any, load: Load, rounds: int, rng: np.random.Generator) -> Result:
     """Rounds in which every worker has one speed: the kernel scales it, and no arrival is written down."""
-    from ..scheme import recovery_times as kernels
+    from ..scheme import recovery_times
 
-    times, sent = kernels.rule_rounds(code, checked(latency.speeds(code.n, rounds, rng), latency), load, speeds=True)
-    return times, sent, np.isfinite(times)
+    speeds = checked(latency.speeds(code.n, rounds, rng), latency)
+    return _recovered(*recovery_times.rule_rounds(code, speeds, load, speeds=True))
 
 
-def _piece(code: Code, arrivals: NDArray[np.float64], stop: Stop, by: By, load: Load) -> Result:
-    from ..scheme import recovery_times as kernels
+def _piece(code: Code, arrivals: NDArray[np.float64], stop: Stop, load: Load) -> Result:
+    from ..scheme import recovery_times
 
     if stop == Recovered("rule"):
-        times, sent = kernels.rule_rounds(code, arrivals, load)
-        return times, sent, np.isfinite(times)
+        return _recovered(*recovery_times.rule_rounds(code, arrivals, load))
     if stop == Recovered("span"):
         return _span_piece(code, arrivals, load)
-    times = stop.time(code, arrivals)
-    recovered = Recovered(by).time(code, arrivals)
-    exact = (recovered <= times) & np.isfinite(recovered)
-    return times, _sent(arrivals, times[:, None]), exact
+    if not vectorised(stop):
+        return _replayed(code, stop, load, arrivals)
+    times = ends(stop, code, arrivals)
+    residual = _residuals(code, (arrivals <= times[:, None]) & (arrivals < np.inf))
+    return times, _sent(arrivals, times[:, None]), *_worth(times, residual)
+
+
+def _recovered(times: NDArray[np.float64], sent: NDArray[np.int32]) -> Result:
+    """Rounds that end when the gradient is exact: what is left of its error is rounding."""
+    return times, sent, *_worth(times, np.zeros(len(times)))
+
+
+def _worth(times: NDArray[np.float64], residual: NDArray[np.float64]) -> Result:
+    """Whether gradients are exact, and their errors: a round that never ends has none."""
+    ended = np.isfinite(times)
+    return ended & (residual <= TOLERANCE), np.where(ended, residual, np.nan)
 
 
 def _span_piece(code: Code, arrivals: NDArray[np.float64], load: Load) -> Result:
-    from ..scheme import recovery_times as kernels
+    from ..scheme import recovery_times
 
-    part_times = kernels.span_part_times(code, arrivals)
+    part_times = recovery_times.span_part_times(code, arrivals)
     times = part_times.max(axis=1)
     ends = times[:, None]
     if load == "cluster_stop":
-        ends = np.stack([part_times[:, list(parts)].max(axis=1) for parts in kernels.served_parts(code)], axis=1)
+        ends = np.stack([part_times[:, list(parts)].max(axis=1) for parts in recovery_times.served_parts(code)], axis=1)
         ends = ends[:, code.messages.worker]
-    return times, _sent(arrivals, ends), np.isfinite(times)
+    return _recovered(times, _sent(arrivals, ends))
+
+
+def _residuals(code: Code, got: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """(R,) relative errors of (R, M) arrived sets: the decoder is asked once for sets that are equal."""
+    _, first, place = np.unique(np.packbits(got, axis=1), axis=0, return_index=True, return_inverse=True)
+    return np.asarray(code.decoder.residual(got[first])[place.ravel()])
 
 
 def _sent(arrivals: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.int32]:
@@ -208,8 +228,9 @@ def _replay_round(round: Round, arrivals: NDArray[np.float64]) -> Round:
         if not round.open or time == np.inf:
             break
         events: list[Event] = [Arrived(m, time) for m in heard]
-        for cancel in round.feed(*events):
-            silent[list(cancel.workers)] = True
+        for one in round.feed(*events):
+            if isinstance(one, Cancel):
+                silent[list(one.workers)] = True
     _ring(round, np.inf)
     return round
 

@@ -1,0 +1,100 @@
+"""Log: every event and instruction of every round in a file, and the same decisions again from it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..errors import Invalid, UnstraggleError
+from ..scheme.code import Code
+from ..scheme.stop import Planned, Stop, code_and_stop
+from . import events as event_kinds
+from . import instructions as instruction_kinds
+from .events import Event
+from .instructions import Instruction
+from .round import Round, Terms
+
+EVENTS = {kind.__name__: kind for kind in event_kinds.Event.__args__}
+INSTRUCTIONS = {kind.__name__: kind for kind in instruction_kinds.Instruction.__args__}
+
+
+class Diverged(UnstraggleError):
+    """A recorded round, decided again, decides otherwise: the code, the stop rule or this library is another one."""
+
+
+class Log:
+    """Writes JSON lines: one where a round begins, then one for every time it was fed. Without a path it does nothing."""
+
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self._file = None if path is None else Path(path).open("w", encoding="utf-8")
+
+    def begin(self, round: Round) -> None:
+        if self._file is not None:
+            terms = asdict(round.terms) | {"suspects": sorted(round.terms.suspects)}
+            self._write({"round": round.number, "code": round.code.name, "stop": str(round.stop), "terms": terms})
+
+    def add(self, events: Iterable[Event], instructions: Iterable[Instruction]) -> None:
+        if self._file is not None:
+            self._write({"events": list(map(_named, events)), "instructions": list(map(_named, instructions))})
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, line: dict[str, Any]) -> None:
+        assert self._file is not None
+        self._file.write(json.dumps(line) + "\n")
+
+
+def replay_log(path: str | os.PathLike[str], code: Code | Planned, stop: Stop | None = None) -> list[Round]:
+    """Feed the recorded events to new rounds; raises `Diverged` at the first decision that is not the recorded one."""
+    code, stop = code_and_stop(code, stop)
+    return [_replayed(code, stop, head, fed) for head, fed in _rounds(Path(path))]
+
+
+def _replayed(code: Code, stop: Stop, head: dict[str, Any], fed: list[dict[str, Any]]) -> Round:
+    if head["code"] != code.name:
+        raise Invalid(f"The log is of {head['code']}, but got {code.name}. Give the code that was recorded.")
+    round = Round(code, stop, head["round"], _terms(head["terms"]))
+    for number, line in enumerate(fed):
+        events = [_made(EVENTS, one) for one in line["events"]]
+        decided = round.feed(*events) if events else round.begin()
+        recorded = tuple(_made(INSTRUCTIONS, one) for one in line["instructions"])
+        if decided != recorded:
+            raise Diverged(f"Round {round.number}, step {number}: recorded {recorded}, decided again {decided}.")
+    return round
+
+
+def _rounds(path: Path) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """The rounds of a log: the line where each begins, and those that follow."""
+    head: dict[str, Any] | None = None
+    fed: list[dict[str, Any]] = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
+        if "round" in line:
+            if head is not None:
+                yield head, fed
+            head, fed = line, []
+        else:
+            fed.append(line)
+    if head is not None:
+        yield head, fed
+
+
+def _terms(found: dict[str, Any]) -> Terms:
+    lost = tuple((worker, returns) for worker, returns in found["lost"])
+    return Terms(**{**found, "lost": lost, "suspects": frozenset(found["suspects"])})
+
+
+def _named(one: Any) -> list[Any]:
+    return [type(one).__name__, asdict(one)]
+
+
+def _made(kinds: dict[str, Any], one: list[Any]) -> Any:
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in one[1].items()}
+    return kinds[one[0]](**fields)
