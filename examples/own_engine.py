@@ -79,9 +79,6 @@ class Threads:
         for worker in workers:
             self._over[worker] = max(round, self._over[worker])
 
-    def expected(self) -> frozenset[int]:
-        return frozenset()
-
     def close(self) -> None:
         """Threads end when they have finished their present task."""
         self.cancel(self._round, tuple(range(len(self._orders))))

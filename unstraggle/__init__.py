@@ -11,17 +11,20 @@ if TYPE_CHECKING:
     from .diagnosis import Diagnosis, diagnose
     from .errors import Invalid, NotRecovered, UnstraggleError
     from .runtime.estimate import Estimate
-    from .runtime.events import Arrived, Dropped, Elapsed, Joined, Lost
+    from .runtime.events import Arrived, Dropped, Elapsed, Failed, Finished, Joined, Lost
+    from .runtime.instructions import Ask, Cancel, Fail, Next, Say, Until
+    from .runtime.log import Diverged, replay_log
     from .runtime.master import Master
     from .runtime.message import WorkerFailed
-    from .runtime.round import Cancel, Round, State
+    from .runtime.round import Dispatcher, Round, Terms
+    from .runtime.states import State
     from .runtime.worker import work
     from .scheme.code import Code, Messages, Tasks
-    from .scheme.decoders import Fixed, LeastSquares, Parts, Span
+    from .scheme.decoders import Decoded, Decoder, Fixed, LeastSquares, Parts, Span
     from .scheme.noise import NoiseGain, noise_gain
     from .scheme.program import Program
     from .scheme.rule import Need
-    from .scheme.stop import Count, Deadline, First, Linger, Recovered
+    from .scheme.stop import Count, Deadline, First, Linger, Recovered, Stop
     from .study.expression import parse_code, parse_latency
     from .study.rounds import Rounds, Sample
     from .study.simulation import replay, simulate
@@ -30,16 +33,19 @@ __version__ = "0.1.0"
 
 HOMES = {
     **dict.fromkeys(("Code", "Messages", "Tasks"), "scheme.code"),
-    **dict.fromkeys(("Fixed", "LeastSquares", "Parts", "Span"), "scheme.decoders"),
+    **dict.fromkeys(("Decoded", "Decoder", "Fixed", "LeastSquares", "Parts", "Span"), "scheme.decoders"),
     **dict.fromkeys(("Diagnosis", "diagnose"), "diagnosis"),
     **dict.fromkeys(("Invalid", "NotRecovered", "UnstraggleError"), "errors"),
     **dict.fromkeys(("parse_code", "parse_latency"), "study.expression"),
     **dict.fromkeys(("NoiseGain", "noise_gain"), "scheme.noise"),
-    **dict.fromkeys(("Arrived", "Dropped", "Elapsed", "Joined", "Lost"), "runtime.events"),
-    **dict.fromkeys(("Cancel", "Round", "State"), "runtime.round"),
+    **dict.fromkeys(("Arrived", "Dropped", "Elapsed", "Failed", "Finished", "Joined", "Lost"), "runtime.events"),
+    **dict.fromkeys(("Ask", "Cancel", "Fail", "Next", "Say", "Until"), "runtime.instructions"),
+    **dict.fromkeys(("Diverged", "replay_log"), "runtime.log"),
+    **dict.fromkeys(("Dispatcher", "Round", "Terms"), "runtime.round"),
+    "State": "runtime.states",
     **dict.fromkeys(("Rounds", "Sample"), "study.rounds"),
     **dict.fromkeys(("replay", "simulate"), "study.simulation"),
-    **dict.fromkeys(("Count", "Deadline", "First", "Linger", "Recovered"), "scheme.stop"),
+    **dict.fromkeys(("Count", "Deadline", "First", "Linger", "Recovered", "Stop"), "scheme.stop"),
     "Program": "scheme.program",
     "work": "runtime.worker",
     "Estimate": "runtime.estimate",
@@ -54,14 +60,22 @@ MODULES = ("codes", "engines", "latency", "plan", "problems", "quantizers", "tes
 
 __all__ = [
     "Arrived",
+    "Ask",
     "Cancel",
     "Code",
     "Count",
     "Deadline",
+    "Decoded",
+    "Decoder",
     "Diagnosis",
+    "Dispatcher",
+    "Diverged",
     "Dropped",
     "Elapsed",
     "Estimate",
+    "Fail",
+    "Failed",
+    "Finished",
     "First",
     "Fixed",
     "Invalid",
@@ -72,6 +86,7 @@ __all__ = [
     "Master",
     "Messages",
     "Need",
+    "Next",
     "NoiseGain",
     "NotRecovered",
     "Parts",
@@ -80,10 +95,14 @@ __all__ = [
     "Round",
     "Rounds",
     "Sample",
+    "Say",
     "Span",
     "State",
+    "Stop",
     "Tasks",
+    "Terms",
     "UnstraggleError",
+    "Until",
     "WorkerFailed",
     "cite",
     "codes",
@@ -97,6 +116,7 @@ __all__ = [
     "problems",
     "quantizers",
     "replay",
+    "replay_log",
     "simulate",
     "testing",
     "torch",

@@ -37,7 +37,7 @@ def records(count=20, **more):
 
 def rounds(name="a"):
     times = 0.1 + rng(1).exponential(0.1, 500)
-    return Rounds(name, Sample(times), Sample(np.full(500, 4)), Sample(np.ones(500)))
+    return Rounds(name, Sample(times), Sample(np.full(500, 4)), Sample(np.ones(500)), Sample(np.zeros(500)))
 
 
 PICTURES = {

@@ -14,7 +14,7 @@ def test_messages_of_other_rounds_and_after_the_end_are_counted_and_never_used()
     assert round.feed(Arrived(3, 0.4, 7)) == (Cancel((0,), 7),)
     assert round.feed(Arrived(0, 0.5, 7)) == ()
     assert (round.late, round.time, round.clock, round.state) == (2, 0.4, 0.4, State.DONE)
-    assert not round.got[0] and round.weights()[0, 0] == 0
+    assert not round.got[0] and round.decoded.weights[0, 0] == 0
 
 
 def test_duplicates_count_once():
@@ -26,14 +26,14 @@ def test_duplicates_count_once():
 def test_messages_that_arrive_together_all_count():
     round = Round(codes.fractional_repetition(4, s=1), Recovered())
     round.feed(*(Arrived(m, 1.0) for m in range(4)))
-    assert round.got.all() and round.weights()[0] == pytest.approx([0.5, 0.5, 0.5, 0.5])
+    assert round.got.all() and round.decoded.weights[0] == pytest.approx([0.5, 0.5, 0.5, 0.5])
 
 
 def test_a_lost_worker_within_the_tolerance_does_not_matter():
     round = Round(codes.cyclic_repetition(4, s=1), Recovered())
     assert round.feed(Lost(2, 0.1)) == () and round.open
     assert round.feed(*(Arrived(m, 0.5) for m in (0, 1, 3))) == ()
-    assert round.state is State.DONE and round.residual() < 1e-12
+    assert round.state is State.DONE and round.decoded.residual < 1e-12
 
 
 @pytest.mark.parametrize("by", ["rule", "span"])
@@ -66,7 +66,7 @@ def test_deadline_ends_with_what_is_there():
     round.feed(Arrived(1, 0.5))
     assert round.stop.alarm(round) == 2.0 and round.open
     assert round.feed(Elapsed(2.0)) == (Cancel((0, 2), 0),)
-    assert round.state is State.DONE and not round.recovered("rule") and round.residual() > 0.5
+    assert round.state is State.DONE and not round.recovered("rule") and round.decoded.residual > 0.5
 
 
 def test_deadline_ends_early_when_nothing_more_can_come():
@@ -135,4 +135,4 @@ def test_weights_have_one_row_a_track():
     round = Round(code, Deadline(1.0))
     round.feed(Arrived(0, 0.1), Arrived(2, 0.2))
     round.feed(Elapsed(1.0))
-    assert round.weights().tolist() == [[1.0, 0.0, 3.0], [4.0, 0.0, 6.0]]
+    assert round.decoded.weights.tolist() == [[1.0, 0.0, 3.0], [4.0, 0.0, 6.0]]

@@ -55,13 +55,15 @@ class Run:
     def rounds(self) -> Rounds:
         """Times, messages and exactness of its steps; of a bare trace, times until the last message."""
         if self.steps:
-            columns = [[float(step.get(name) or 0) for step in self.steps] for name in ("time", "messages", "exact")]
+            names = ("time", "messages", "exact", "residual")
+            columns = [[float(step.get(name) or 0) for step in self.steps] for name in names]
             return Rounds(self.code, *(Sample(np.array(column)) for column in columns))
         assert self.trace is not None  # `read_run` refuses directories with neither
         times = self.trace.finish
         heard = np.isfinite(times)
         ends = np.where(heard, times, 0.0).max(axis=1)
-        return Rounds(self.code, Sample(ends), Sample(heard.sum(axis=1)), Sample(np.full(len(ends), np.nan)))
+        unknown = Sample(np.full(len(ends), np.nan))
+        return Rounds(self.code, Sample(ends), Sample(heard.sum(axis=1)), unknown, unknown)
 
     @property
     def has_loss(self) -> bool:

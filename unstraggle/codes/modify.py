@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, lil_array
 
 from ..errors import Invalid
 from ..scheme.code import FULL_BITS, Code, Messages
-from ..scheme.decoders import Part, Parts, Span
+from ..scheme.decoders import Part, Parts, Span, parts_of
 from ..scheme.noise import set_noise_gain, survivor_sets
 from ..scheme.rule import Leaf, Need
 from .quantized import require_bits, require_dim, variances, with_bits
@@ -34,10 +34,10 @@ def hybrid(code: Code) -> Code:
     >>> hybrid(uncorrelated_mmc(5, load=5, orders=[3, 5])).threshold
     3
     """
-    if code.data is not None or not all(isinstance(part.decoder, Span) for part in code.decoder.parts()):
+    if code.data is not None or not all(isinstance(part.decoder, Span) for part in parts_of(code.decoder)):
         raise Invalid(f"hybrid needs an exact code on raw data, but got {code.name}.")
     coef = lil_array(code.messages.coef)
-    parts = [_finish(code, part, coef) for part in code.decoder.parts()]
+    parts = [_finish(code, part, coef) for part in parts_of(code.decoder)]
     table = code.messages
     messages = Messages(table.worker, table.after, csr_array(coef), table.block, table.bits)
     return replace(code, name=f"hybrid({code.name})", messages=messages, decoder=Parts(tuple(parts)))
@@ -135,7 +135,7 @@ def quantization_error(code: Code, dim: int) -> tuple[float, float]:
 
 def _require_clear(code: Code, dim: int) -> None:
     """Refuse exact codes that would decode to more noise than gradient, through their own amplification."""
-    exact = all(isinstance(part.decoder, Span) for part in code.decoder.parts())
+    exact = all(isinstance(part.decoder, Span) for part in parts_of(code.decoder))
     if not exact or (code.messages.bits == FULL_BITS).all():
         return
     error, plain = quantization_error(code, dim)

@@ -38,10 +38,6 @@ class Engine(Protocol):
         """These workers need not go on with the round; they look between two tasks."""
         ...
 
-    def expected(self) -> frozenset[int]:
-        """Workers that are lost but may join again by themselves."""
-        ...
-
     def close(self) -> None:
         """End all workers. May be called twice."""
         ...

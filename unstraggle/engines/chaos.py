@@ -102,9 +102,6 @@ class Chaos:
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self.engine.cancel(round, workers)
 
-    def expected(self) -> frozenset[int]:
-        return self.engine.expected()
-
     def pid(self, worker: int) -> int | None:
         return self.engine.pid(worker)  # type: ignore[attr-defined, no-any-return]
 

@@ -58,7 +58,7 @@ class Hub:
         self.token = os.urandom(wire.TOKEN)
         self.seats = [Seat() for _ in range(code.n)]
         self.mine = [[message.index for message in code.program(worker).messages] for worker in range(code.n)]
-        self.round, self.origin = -1, time.monotonic()
+        self.round, self.origin, self.restarts = -1, time.monotonic(), 0
         self.events: list[Incoming] = []
         self.failure: WorkerFailed | None = None
         self._failed = -1
@@ -131,7 +131,7 @@ class Hub:
                 self._tell(seat.link, wire.head(wire.PING))
             elif seat.ready and now - seat.asked > self._heartbeat and not seat.hung:
                 seat.hung = True
-                self.events.append(Lost(worker, self.clock()))
+                self.events.append(Lost(worker, self.clock(), returns=True))
         for guest in [guest for guest in self._guests if now - guest.since > self._heartbeat]:
             self._drop(guest)
         return True
@@ -162,7 +162,7 @@ class Hub:
             seat.asked = math.inf
             if seat.hung:
                 seat.hung = False
-                self.events.append(Joined(link.worker, self.clock()))
+                self.events.append(Joined(link.worker, self.clock(), fresh=False))
 
     def _room(self, link: Link, what: Head) -> Bytes:
         """The place for what follows. Refuses what is not expected, and what is larger than it may be."""
@@ -231,7 +231,7 @@ class Hub:
             return
         seat = self.seats[link.worker]
         if seat.ready and not seat.hung:
-            self.events.append(Lost(link.worker, self.clock()))
+            self.events.append(Lost(link.worker, self.clock(), returns=seat.deaths < self.restarts))
         self.seats[link.worker] = Seat(deaths=seat.deaths + 1, absent=time.monotonic())
 
     def _tell(self, link: Link | None, *parts: wire.Part, newest: bool = False) -> None:

@@ -135,9 +135,6 @@ class Local:
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self._board.cancelled[list(workers)] = round
 
-    def expected(self) -> frozenset[int]:
-        return frozenset(w for w, seat in enumerate(self._seats) if seat.hung or (not seat.ready and seat.orders >= 0))
-
     def pid(self, worker: int) -> int | None:
         """The process of a worker; None while it has none."""
         process = self._seats[worker].process
@@ -281,8 +278,9 @@ class Local:
         seat.process = None
         self._hang_up(seat)
         starting, seat.ready = not seat.ready, False
-        self._events.append(Lost(worker, self.clock()))
-        if seat.starts <= self._restarts and not (starting and seat.starts == 1):
+        again = seat.starts <= self._restarts and not (starting and seat.starts == 1)
+        self._events.append(Lost(worker, self.clock(), again))
+        if again:
             self._spawn(worker)
 
     def _look_for_hung(self) -> None:
@@ -296,7 +294,7 @@ class Local:
             hung = now - beat > self._heartbeat
             if seat.ready and hung != seat.hung and not missed:
                 seat.hung = hung
-                self._events.append((Lost if hung else Joined)(worker, self.clock()))
+                self._events.append(Lost(worker, self.clock(), True) if hung else Joined(worker, self.clock(), False))
 
     def _tell(self, seat: Seat, record: bytes) -> None:
         """Give an order. A pipe that is full belongs to a worker that lags far behind: it gets a later order."""

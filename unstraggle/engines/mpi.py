@@ -121,9 +121,6 @@ class MPI:
                 seat.owes = 0
                 self._tell(seat, CANCEL, NUMBER.pack(round))
 
-    def expected(self) -> frozenset[int]:
-        return frozenset(w for w, seat in enumerate(self._seats) if not seat.dead and (seat.hung or not seat.ready))
-
     def pid(self, worker: int) -> int | None:
         """The process of a worker, on its machine; None while it has none."""
         seat = self._seats[worker]
@@ -236,7 +233,7 @@ class MPI:
         for worker, seat in enumerate(self._seats):
             if seat.rank in self._wire.dead and not seat.dead:
                 seat.dead, seat.ready, seat.hung, seat.waiting = True, False, False, None
-                self._events.append(Lost(worker, self.clock()))
+                self._events.append(Lost(worker, self.clock(), bool(self._spare)))
                 if self._spare:
                     self._seats[worker] = Seat(self._spare.pop(0), seat.messages)
                     self._set_up(worker)
@@ -253,7 +250,7 @@ class MPI:
             hung = now - self._wire.heard.get(seat.rank, now) > self._heartbeat
             if seat.ready and hung != seat.hung and not (missed and hung):
                 seat.hung = hung
-                self._events.append((Lost if hung else Joined)(worker, self.clock()))
+                self._events.append(Lost(worker, self.clock(), True) if hung else Joined(worker, self.clock(), False))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from ..runtime.serve import share_of
 from ..scheme.code import Code
 from .base import prepared
 from .environment import thread_limits
-from .hub import Hub, Seat
+from .hub import Hub
 from .ray_connection import Connection, load
 from .ray_worker import Post, Worker
 
@@ -75,6 +75,7 @@ class Ray:
         self.problem = prepared(self.problem, code)
         self._code, self._dtype = code, np.dtype(self.problem.dtype)
         self._hub = Hub(code, self.problem.dim, self._dtype, self._heartbeat, self._welcome_back)
+        self._hub.restarts = self._restarts
         self._connection = Connection.join(self._address, max(code.n, math.ceil(code.n * self._cpus)), self._threads)
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
@@ -113,9 +114,6 @@ class Ray:
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self._hub.cancel(round, workers)
-
-    def expected(self) -> frozenset[int]:
-        return frozenset(worker for worker, seat in enumerate(self._hub.seats) if seat.hung or self._returns(seat))
 
     def pid(self, worker: int) -> int | None:
         """The process of a worker, on its machine; None while it has none."""
@@ -186,10 +184,6 @@ class Ray:
         """Ray has started a worker again: it needs its share."""
         if self._hub.seats[worker].deaths:
             self._prepare(worker)
-
-    def _returns(self, seat: Seat) -> bool:
-        """Whether Ray may start an absent worker again, and it is not overdue."""
-        return not seat.ready and seat.deaths <= self._restarts and time.monotonic() - seat.absent < self._start_within
 
     def _give_up(self) -> None:
         """Say again that an overdue worker is lost, once, for a master that waits for it."""

@@ -88,9 +88,6 @@ class Virtual:
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self._silent |= set(workers)
 
-    def expected(self) -> frozenset[int]:
-        return frozenset()
-
     def close(self) -> None:
         pass
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ..scheme.code import Code
-from ..scheme.decoders import Linear, Span
+from ..scheme.decoders import Linear, Span, parts_of
 from ..scheme.recovery import By
 from ..study.expression import parse_code
 from .draws import Times, smallest
@@ -111,7 +111,7 @@ def span_clock(design: Design, real: bool = True) -> Clock:
 
 def real_decoder(design: Design) -> Linear:
     """The decoder of one cluster."""
-    return parse_code(design.cluster_name).decoder.parts()[0].decoder
+    return parts_of(parse_code(design.cluster_name).decoder)[0].decoder  # type: ignore[no-any-return]
 
 
 def _random_decoder(design: Design) -> Linear:

@@ -14,7 +14,7 @@ from ..codes.approximate import gains, numbers, require_gamma, require_omega, re
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..scheme.code import Code
-from ..scheme.decoders import Fixed
+from ..scheme.decoders import Fixed, parts_of
 from ..statistics import NORMAL_975
 
 ENUMERATED = 16
@@ -175,7 +175,7 @@ def _quadratic(rows: NDArray[Any], products: Floats) -> Floats:
 
 def _pieces(code: Code, p: Floats, products: Floats, noise: Floats, rounds: int, rng: Seed) -> Iterator[Piece]:
     """The moments of independent pieces: parts on disjoint workers, or else the whole code."""
-    parts = code.decoder.parts()
+    parts = parts_of(code.decoder)
     senders = [np.unique(code.messages.worker[part.messages]) for part in parts]
     disjoint = sum(map(len, senders)) == len(np.unique(code.messages.worker))
     if all(isinstance(part.decoder, Fixed) for part in parts):

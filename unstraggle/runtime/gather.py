@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..blocks import block_slices
 from ..errors import Invalid
+from ..scheme import decoders
 from ..scheme.code import Code
 from . import frame
 from .message import Message
@@ -123,7 +124,7 @@ class Gather:
 
 def known_weights(code: Code) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
     """The decoder's weights where they are known in advance; not where copies are quantised, for then their mean is better."""
-    known = code.decoder.known()
+    known = decoders.known_weights(code.decoder)
     if known is not None and (code.messages.bits != 32).any() and len(np.unique(known[1])) < len(known[1]):
         return None
     return known

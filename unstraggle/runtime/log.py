@@ -30,7 +30,7 @@ class Log:
     """Writes JSON lines: one where a round begins, then one for every time it was fed. Without a path it does nothing."""
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
-        self._file = None if path is None else Path(path).open("w", encoding="utf-8")
+        self._file = None if path is None else Path(path).open("w", encoding="utf-8")  # noqa: SIM115, closed by close()
 
     def begin(self, round: Round) -> None:
         if self._file is not None:

@@ -332,7 +332,7 @@ class Round:
 
     def _tracker(self, by: By) -> Tracker:
         if by not in self._trackers:
-            tracker = self._trackers[by] = recovery_of(self.code.decoder, by).begin()
+            tracker = self._trackers[by] = recovery_of(self.code, by).begin()
             for message in np.flatnonzero(self.got).tolist():
                 tracker.add(message)
         return self._trackers[by]

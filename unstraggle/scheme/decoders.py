@@ -87,7 +87,7 @@ class KnowsWeights(Protocol):
 
 
 class Decoded(NamedTuple):
-    """What a decoder makes of an arrived set: weights (tracks, M), and the relative error of the coefficients that they give."""
+    """What a decoder makes of an arrived set: weights (tracks, M), and the relative error of the coefficients they give."""
 
     weights: NDArray[Any]
     residual: float

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ..errors import NotRecovered
 from ..randomness import Seed, generator
 from .code import Code
-from .recovery import By, Tracker
+from .decoders import parts_of
+from .recovery import By, recovery_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def survivor_sets(code: Code, sets: int, rng: Seed = 0, by: By | None = None) ->
 def recovering_set(code: Code, order: NDArray[np.int64], by: By) -> NDArray[np.bool_]:
     """The messages that are needed when they arrive in a given order; all of them where even these do not recover."""
     got = np.zeros(len(code.messages), dtype=bool)
-    tracker = Tracker(code.decoder, by)
+    tracker = recovery_of(code, by).begin()
     for message in order.tolist():
         got[message] = True
         tracker.add(message)
@@ -75,6 +76,6 @@ def recovering_set(code: Code, order: NDArray[np.int64], by: By) -> NDArray[np.b
 def _row_lengths(code: Code) -> NDArray[np.float64]:
     """(M,) length of each message for orthonormal partial gradients; 1 for encoded data, where it is not known."""
     lengths = np.ones(len(code.messages))
-    for part in code.decoder.parts() if code.data is None else ():
+    for part in parts_of(code.decoder) if code.data is None else ():
         lengths[part.messages] = part.decoder.lengths
     return lengths

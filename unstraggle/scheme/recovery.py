@@ -1,6 +1,6 @@
 """Recovery: is what has arrived so far enough? Incremental, one arrival at a time, by rule or by span.
 
-What does not change from round to round is prepared once for a code: `recovery_of(decoder, by).begin()` starts a round.
+What does not change from round to round is prepared once for a code: `recovery_of(code, by).begin()` starts a round.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Invalid
+from .code import Code
 from .decoders import RANK, TOLERANCE, Decoder, LeastSquares, is_exact, parts_of
 from .rule import Need
 
@@ -168,9 +169,9 @@ class Tracker:
 
 
 @lru_cache(maxsize=64)
-def recovery_of(decoder: Decoder, by: By) -> Recovery:
+def recovery_of(code: Code, by: By) -> Recovery:
     """What it takes to recover the parts of a code; kept for the next round."""
-    return Recovery(decoder, require_by(decoder, by))
+    return Recovery(code.decoder, require_by(code.decoder, by))
 
 
 def require_by(decoder: Decoder, by: str) -> By:

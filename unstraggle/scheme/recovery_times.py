@@ -14,7 +14,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ..scheme.recovery import Load
 from .code import Code
 from .decoders import RANK, TOLERANCE, LeastSquares, is_exact, parts_of
 from .recovery import Load
@@ -117,7 +116,7 @@ def span_times(part: Any, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _asked_times(decoder: Any, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(R,) the first arrival after which a decoder calls the gradient exact. One message after the other, as in a live round."""
+    """(R,) the first arrival after which a decoder calls the gradient exact: one message after the other, as it is live."""
     times, order = np.full(len(arrivals), np.inf), np.argsort(arrivals, axis=1, kind="stable")
     got, rounds = np.zeros(arrivals.shape, dtype=bool), np.arange(len(arrivals))
     for messages in order.T:

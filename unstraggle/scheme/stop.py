@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Invalid
+from .code import Code
 from .decoders import is_exact
 from .recovery import By, require_by
 
 if TYPE_CHECKING:
     from ..runtime.round import Round
-    from .code import Code
 
 
 class Stop(Protocol):
@@ -70,8 +70,8 @@ def code_and_stop(code: Code | Planned, stop: Stop | None = None, by: By | None 
 
     by: the notion of recovered, by default the code's rule, or the span where it has none.
     """
-    if isinstance(code, Planned):
-        code, stop = code.code, stop or code.stop
+    if not isinstance(code, Code):
+        stop, code = stop or code.stop, code.code
     chosen = stop or Recovered(by or ("rule" if code.decoder.rule else "span"))
     if isinstance(chosen, Checks):
         chosen.check(code)
@@ -92,8 +92,8 @@ class Recovered:
         if not is_exact(code.decoder, np.ones(len(code.messages), dtype=bool)):
             raise Invalid(
                 f"{code.name} is approximate: not even all its messages give the exact gradient, so that waiting for it never "
-                "ends, and ending elsewhere makes an unbiased code biased. Give the stop rule that it was designed for, such as "
-                "stop=Deadline(seconds) or Count(workers), or a whole plan, such as that of plan.deadline."
+                "ends, and ending elsewhere would make an unbiased code biased. Give the stop rule that it was made for, such "
+                "as stop=Deadline(seconds) or Count(workers), or a whole plan, such as that of plan.deadline."
             )
 
     def done(self, round: Round) -> bool:

@@ -52,9 +52,9 @@ def simulate(
     """Simulate rounds of a code, or of a plan with its stop rule, under a latency model.
 
     stop: when a round ends, by default as soon as the gradient is recovered `by` the code's rule, or by span where it has none.
-    Which rounds are exact is the decoder's word, as in a live run. load: count "all" messages up to the end of the round, or let a cluster stop sending
-    when it is recovered ("cluster_stop"). precision: end early once the 95 % interval of the mean time is within that
-    fraction of it. Equal seeds give equal draws, also for different codes on the same number of workers.
+    Which rounds are exact is the decoder's word, as in a live run. load: count "all" messages up to the end of the round, or
+    let a cluster stop sending when it is recovered ("cluster_stop"). precision: end early once the 95 % interval of the mean
+    time is within that fraction of it. Equal seeds give equal draws, also for different codes on the same number of workers.
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> from unstraggle.latency import ShiftedExponential
@@ -101,7 +101,8 @@ def _collect(
     progress: Callable[[int, int], None] | None,
 ) -> Result:
     """Run chunks on threads, take their results in order, and stop when the mean is known well enough."""
-    result = np.empty(rounds), np.empty(rounds, dtype=np.int32), np.empty(rounds, dtype=bool), np.empty(rounds)
+    kinds = (np.float64, np.int32, np.bool_, np.float64)
+    result: Result = tuple(np.empty(rounds, dtype=kind) for kind in kinds)
     done = 0
     for piece in _in_order(chunk, rounds, rng, threads or cores()):
         for whole, values in zip(result, piece, strict=True):

@@ -16,7 +16,7 @@ from ..problems import LeastSquares
 from ..randomness import Seed, generator
 from ..runtime.worker import work
 from ..scheme.code import Code, combine
-from ..scheme.decoders import TOLERANCE, Span
+from ..scheme.decoders import TOLERANCE, Span, parts_of
 from ..scheme.noise import NoiseGain, noise_gain, recovering_set, survivor_sets
 from ..scheme.recovery import By, Load
 from ..scheme.rule import Need
@@ -74,7 +74,7 @@ def _require(promise: bool, code: Code, broken: str) -> None:
 
 def _check_everything_recovers(code: Code) -> None:
     everything = np.ones(len(code.messages), dtype=bool)
-    exact = all(isinstance(part.decoder, Span) for part in code.decoder.parts())
+    exact = all(isinstance(part.decoder, Span) for part in parts_of(code.decoder))
     _require(exact, code, "check_code is for exact codes, whose decoder is Span or a direct sum of them.")
     residual = float(code.decoder.residual(everything))
     _require(residual <= TOLERANCE, code, f"all messages together leave a relative error of {residual:.2g}.")
@@ -84,7 +84,7 @@ def _check_everything_recovers(code: Code) -> None:
 
 def _check_copies(code: Code) -> None:
     """Messages that the rule calls copies of one another must be equal."""
-    for part in code.decoder.parts():
+    for part in parts_of(code.decoder):
         for copies in _copies(part.decoder.rule) if part.decoder.rule else ():
             same = len(set(part.decoder.ids[list(copies)].tolist())) == 1
             _require(same, code, f"the rule calls messages {copies} copies, but their coefficients differ.")

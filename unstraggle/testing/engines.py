@@ -21,7 +21,7 @@ from ..runtime.message import Message
 from ..runtime.payload import number_type, pack
 from ..runtime.worker import work
 from ..scheme.code import Code
-from ..scheme.decoders import Span
+from ..scheme.decoders import Span, parts_of
 from ..scheme.program import Outgoing
 from ..scheme.stop import Deadline, Recovered, Stop
 
@@ -101,7 +101,7 @@ def _problem(code: Code, rng: np.random.Generator, dim: int, samples: int) -> Le
 
 def _stop(code: Code) -> Stop:
     """Exact codes stop as soon as they can, the others when all messages are there."""
-    exact = all(isinstance(part.decoder, Span) for part in code.decoder.parts())
+    exact = all(isinstance(part.decoder, Span) for part in parts_of(code.decoder))
     return Recovered("rule" if code.decoder.rule else "span") if exact else Deadline(60.0)
 
 

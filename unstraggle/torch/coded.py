@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..engines.base import Engine
 from ..errors import Invalid
 from ..runtime.estimate import Estimate
-from ..runtime.master import Shortfall
+from ..runtime.states import Shortfall
 from ..scheme.stop import Stop
 from .batches import Batches, partitions
 from .blocks import aligned
