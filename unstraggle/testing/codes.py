@@ -18,7 +18,7 @@ from ..runtime.worker import work
 from ..scheme.code import Code, combine
 from ..scheme.decoders import TOLERANCE, Span, parts_of
 from ..scheme.noise import NoiseGain, noise_gain, recovering_set, survivor_sets
-from ..scheme.recovery import By, Load
+from ..scheme.recovery import By, Sending
 from ..scheme.rule import Need
 from ..scheme.stop import Recovered
 from ..study.simulation import replay, simulate
@@ -177,15 +177,15 @@ def _check_twins(code: Code, rounds: int, rng: np.random.Generator) -> None:
     latency = ShiftedExponential(rate=1.0, shift=0.1)
     arrivals = latency.sample(code, rounds, rng)
     hows: list[By] = ["rule", "span"] if code.decoder.rule else ["span"]
-    loads: list[Load] = ["all", "cluster_stop"]
+    sendings: list[Sending] = ["all", "cluster_stop"]
     for by in hows:
-        for load in loads:
-            fast = simulate(code, Recorded(arrivals), rounds=rounds, by=by, load=load)
-            slow = replay(code, arrivals, by=by, load=load)
+        for sending in sendings:
+            fast = simulate(code, Recorded(arrivals), rounds=rounds, by=by, sending=sending)
+            slow = replay(code, arrivals, by=by, sending=sending)
             same = np.allclose(fast.time.values, slow.time.values, rtol=1e-12, atol=0)
-            _require(same, code, f"simulated and replayed times differ (by={by!r}, load={load!r}).")
+            _require(same, code, f"simulated and replayed times differ (by={by!r}, sending={sending!r}).")
             equal = np.array_equal(fast.messages.values, slow.messages.values)
-            _require(equal, code, f"simulated and replayed loads differ (by={by!r}, load={load!r}).")
+            _require(equal, code, f"simulated and replayed messages differ (by={by!r}, sending={sending!r}).")
     if code.decoder.rule:
         later = Recovered("span").time(code, arrivals) > Recovered("rule").time(code, arrivals)
         _require(not later.any(), code, "recovered by span later than by rule.")
