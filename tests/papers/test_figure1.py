@@ -1,4 +1,4 @@
-"""Figure 1 of the multi-message paper: the table of spec 14.1, closed forms, and other parameters (spec tests 5 and 6)."""
+"""Figure 1 of the multi-message paper: its table, closed forms, and other parameters."""
 
 import csv
 import json
