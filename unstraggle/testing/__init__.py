@@ -1,21 +1,21 @@
-"""Contracts for people who write their own codes, engines and quantisers."""
+"""Contracts for people who write their own codes, engines and codecs."""
 
 from __future__ import annotations
 
+from .codecs import BrokenCodec, CodecReport, check_codec
 from .codes import BrokenCode, CodeReport, Recorded, check_code, example_payloads
 from .engines import BrokenEngine, EngineReport, check_engine
-from .quantizers import BrokenQuantizer, QuantizerReport, check_quantizer
 
 __all__ = [
     "BrokenCode",
+    "BrokenCodec",
     "BrokenEngine",
-    "BrokenQuantizer",
     "CodeReport",
+    "CodecReport",
     "EngineReport",
-    "QuantizerReport",
     "Recorded",
     "check_code",
+    "check_codec",
     "check_engine",
-    "check_quantizer",
     "example_payloads",
 ]

@@ -108,7 +108,7 @@ def _stop(code: Code) -> Stop:
 def _check_round(code: Code, problem: LeastSquares, master: Master, params: NDArray[Any], step: int) -> float:
     estimate = master.gradient(params, step)
     expected = problem.gradient(params)[None]
-    if isinstance(master.stop, Deadline) or (code.messages.bits != 32).any():
+    if isinstance(master.stop, Deadline) or not code.messages.plain.all():
         expected = _in_one_process(code, prepared(problem, code), params, estimate)
     error = float(np.abs(estimate.tracks - expected).max() / np.abs(expected).max())
     if not error <= EXACT:
@@ -122,7 +122,7 @@ def _in_one_process(code: Code, problem: Problem, params: NDArray[Any], estimate
     gather = Gather(code, problem.dim, np.dtype(problem.dtype))
 
     def send(message: Outgoing, payload: Any) -> None:
-        data, _ = pack(message, payload, estimate.round, numbers)
+        data, _ = pack(message, payload, estimate.step, numbers)
         if estimate.got[message.index]:
             gather.add([Message(int(code.messages.worker[message.index]), message.index, estimate.round, 0.0, data)])
 
