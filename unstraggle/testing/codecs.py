@@ -57,8 +57,8 @@ def check_codec(codec: Codec, *, draws: int = 600, rng: Seed = 0) -> CodecReport
     """Check a codec: sizes, the same bytes for the same seed, also when asked again, accumulate as a weighted sum, and that it
     refuses broken payloads; where it claims to be `Unbiased`, its means and variance over `draws` seeds, and its bounds.
 
-    A codec that is `sealed` must find every change of a payload, and no codec may accept one of another length or let a
-    changed one write past the sum. Raises `BrokenCodec` with the first promise that is broken.
+    A codec that is `sealed` must find every change of a payload; no codec may accept one of another size, or let a changed one
+    write past the sum. Raises `BrokenCodec` with the first promise that is broken.
 
     >>> from unstraggle.quantizers import QSGD
     >>> check_codec(QSGD(bits=4), draws=200).worst_z < 5.5
@@ -116,12 +116,21 @@ def _check_determinism(codec: Codec, x: Floats, y: Floats) -> None:
     before, first = x.copy(), _encoded(codec, x, 7)
     _require(np.array_equal(x, before), codec, "encode changes the vector that it is given.")
     _require(_encoded(codec, x, 7) == first, codec, "the same vector and seed give different bytes.")
-    there = pickle.loads(pickle.dumps(codec))
-    _require(_encoded(there, x, 7) == first, codec, "a copy by pickle, as a worker gets it, gives different bytes.")
+    _require(_encoded(_sent(codec), x, 7) == first, codec, "a copy by pickle, as a worker gets it, gives different bytes.")
     once, twice = deepcopy(codec), deepcopy(codec)
     asked = [bytes(once.encode(y, 1)), bytes(twice.encode(y, 1)), bytes(twice.encode(y, 1))]
     _require(len(set(asked)) == 1, codec, "a codec that is asked again for the same vector and seed gives different bytes.")
     _require(bytes(once.encode(x, 2)) == bytes(twice.encode(x, 2)), codec, "what it is asked for again, it remembers twice.")
+
+
+def _sent(codec: Codec) -> Codec:
+    """The codec as it comes to a worker."""
+    try:
+        return pickle.loads(pickle.dumps(codec))  # type: ignore[no-any-return]
+    except Exception as error:
+        raise BrokenCodec(
+            f"{codec!r}: it cannot be pickled: {error}. Define its class in a module, not in a function."
+        ) from error
 
 
 def _check_unbiased(codec: Unbiased, vectors: list[Floats], draws: int) -> float:
@@ -190,30 +199,34 @@ def _check_accumulate(codec: Codec, x: Floats, y: Floats) -> None:
 
 
 def _check_refusals(codec: Codec, x: Floats, rng: np.random.Generator) -> int:
-    """Payloads of another length, cut off, rotated or changed, and vectors that are not finite; how many there were."""
+    """Payloads of another length, cut off, rotated or changed, and vectors that are not finite; how many were refused."""
     payload = np.frombuffer(_encoded(codec, x, 1), np.uint8)
-    wrong = {f"cut to {size} bytes": payload[:size] for size in (0, 1, len(payload) // 2, len(payload) - 1)}
-    wrong["twice over"] = np.concatenate([payload, payload])
-    for length in (0, 1, len(x) // 2, 2 * len(x)):
-        wrong[f"of {length} coordinates"] = np.frombuffer(_encoded(codec, np.resize(x, length), 1), np.uint8)
-    for name, each in wrong.items():
-        _refuses(codec, lambda each=each: codec.check(each, len(x)), f"a payload {name} is accepted")  # type: ignore[misc]
-    changed = dict(_changed(payload, rng))
-    for name, each in changed.items():
-        if sealed(codec):
+    broken = dict([*_resized(codec, payload, x), *_changed(payload, rng)])
+    must = {name for name, each in broken.items() if sealed(codec) or len(each) != len(payload)}
+    for name, each in broken.items():
+        if name in must:
             _refuses(codec, lambda each=each: codec.check(each, len(x)), f"a payload {name} is accepted")  # type: ignore[misc]
         else:
             _survives(codec, each, len(x), name)
     for value in (np.nan, np.inf, -np.inf) if sealed(codec) else ():
-        broken = x.copy()
-        broken[len(x) // 2] = value
-        _refuses(codec, lambda w=broken: _encoded(codec, w, 0), f"a vector with {value} is encoded")  # type: ignore[misc]
-    return len(wrong) + (len(changed) if sealed(codec) else 0)
+        wild = x.copy()
+        wild[len(x) // 2] = value
+        _refuses(codec, lambda w=wild: _encoded(codec, w, 0), f"a vector with {value} is encoded")  # type: ignore[misc]
+    return len(must)
+
+
+def _resized(codec: Codec, payload: NDArray[np.uint8], x: Floats) -> Iterator[tuple[str, NDArray[np.uint8]]]:
+    for size in (0, 1, len(payload) // 2, len(payload) - 1):
+        yield f"cut to {size} bytes", payload[:size]
+    yield "twice over", np.concatenate([payload, payload])
+    for length in (0, 1, len(x) // 2, 2 * len(x)):
+        yield f"of {length} coordinates", np.frombuffer(_encoded(codec, np.resize(x, length), 1), np.uint8)
 
 
 def _changed(payload: NDArray[np.uint8], rng: np.random.Generator) -> Iterator[tuple[str, NDArray[np.uint8]]]:
     for by in (1, 4, 64):
-        yield f"rotated by {by} bytes", np.roll(payload, by)
+        if not np.array_equal(payload, rotated := np.roll(payload, by)):
+            yield f"rotated by {by} bytes", rotated
     for place in {*range(min(64, len(payload))), *rng.integers(len(payload), size=64).tolist(), len(payload) - 1}:
         other = payload.copy()
         other[place] ^= 1 << int(rng.integers(8))
