@@ -7,7 +7,6 @@ of other codecs are checked once, against what the code says, and added by their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -43,6 +42,7 @@ class Gather:
         self._blocks = code.messages.block.tolist()
         self._plain, self._codecs = code.messages.plain.tolist(), code.messages.codec
         self._kinds = kinds(code.messages.codec)
+        self._new: Any = np.empty if all(self._plain) else np.zeros  # codecs add to what is there
         self._unsealed = [not sealed(codec) for codec in self._codecs]
         self._known = known_weights(code)
         self._place = list(range(len(self._senders))) if self._known is None else self._known[1].tolist()
@@ -105,17 +105,27 @@ class Gather:
     def _flush(self, weights: NDArray[Any], messages: list[int]) -> None:
         """Add messages to the sum (tracks, dim), block by block, in one pass over each."""
         if self._total is None:
-            self._total = np.empty((len(weights), self._dim), self._dtype)
+            self._total = self._new((len(weights), self._dim), self._dtype)
         for track, row in enumerate(weights):
             for block, where in enumerate(self._slices):
                 used = [m for m in messages if self._blocks[m] == block and row[m] != 0]
                 for alike in self._alike(used):
                     fresh = (track, block) not in self._begun
                     self._begun.add((track, block))
-                    add = weighted_sum if self._plain[alike[0]] else partial(accumulate, self._codecs[alike[0]])
-                    add(self._total[track, where], row[alike].tolist(), [self._vectors[m] for m in alike], fresh)
+                    self._add(self._total[track, where], alike, row[alike].tolist(), fresh)
         for m in messages:
             del self._vectors[m]
+
+    def _add(self, out: NDArray[Any], alike: list[int], weights: list[float], fresh: bool) -> None:
+        """out = the weighted sum of messages of one codec, or += if not fresh; out is zero where it is fresh and coded."""
+        vectors = [self._vectors[m] for m in alike]
+        if self._plain[alike[0]]:
+            weighted_sum(out, weights, vectors, fresh)
+            return
+        total = out if out.dtype == np.float32 else np.zeros(len(out), np.float32)  # codecs add in float32
+        self._codecs[alike[0]].accumulate(total, vectors, weights)
+        if total is not out:
+            out += total
 
     def _alike(self, messages: list[int]) -> list[list[int]]:
         """The messages of each codec."""
@@ -134,17 +144,6 @@ class Gather:
     def _read(self, message: Message) -> Any:
         where = self._slices[self._blocks[message.index]]
         return self._codecs[message.index].check(message.payload, where.stop - where.start)
-
-
-def accumulate(codec: Codec, out: NDArray[Any], weights: list[float], payloads: list[Any], fresh: bool) -> None:
-    """out = the weighted sum of payloads of one codec, or += if not fresh. Codecs add in float32."""
-    if out.dtype == np.float32:
-        if fresh:
-            out[:] = 0
-        codec.accumulate(out, payloads, weights)
-        return
-    total = codec.accumulate(np.zeros(len(out), np.float32), payloads, weights)
-    out[:] = total if fresh else out + total
 
 
 def kinds(codecs: Sequence[Codec]) -> list[int]:
