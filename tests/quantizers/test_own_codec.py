@@ -26,6 +26,11 @@ def TopK(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+def test_the_how_to_page_shows_the_example_as_it_is():
+    page = (EXAMPLE.parents[1] / "docs" / "howto" / "own_codec.md").read_text()
+    assert "```{literalinclude} ../../examples/own_codec.py\n" in page
+
+
 def test_the_example_imports_public_names_only():
     lines = [line for line in EXAMPLE.read_text().splitlines() if line.startswith(("import unstraggle", "from unstraggle"))]
     assert {line.split()[1] for line in lines} <= {"unstraggle", "unstraggle.quantizers", "unstraggle.testing"}

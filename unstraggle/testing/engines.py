@@ -55,7 +55,8 @@ def check_engine(
 
     codes: by default one of each kind: a single message, several messages, clusters, blocks, a complex code, encoded data,
     fixed weights, two tracks and quantised messages. Exact codes must give the gradient to 1e-9; of the others, what their
-    decoder makes of the messages that came. Raises `BrokenEngine` for the first round that is wrong.
+    decoder makes of the messages that came. Codecs with memory cannot be compared, for who was late decides what they remember.
+    Raises `BrokenEngine` for the first round that is wrong.
     """
     random, seen, errors = generator(rng), 0, [0.0]
     for code in default_codes() if codes is None else codes:
