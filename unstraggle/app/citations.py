@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import Invalid
+from ..quantizers import QSGD, Sign
 from ..scheme.code import Code
 
 SCHEMES: dict[str, tuple[str, ...]] = {
@@ -56,9 +57,10 @@ def keys(code: Code | str | Any) -> tuple[str, ...]:
     found = _coded(code)
     names = re.findall(r"([a-z_]+)\(", found.name)
     papers = [paper for name in names for paper in SCHEMES.get(name, ())]
-    if found.quantizer is not None:
+    codecs = {type(getattr(codec, "codec", codec)) for codec in found.messages.codec}  # of feedback, the one inside
+    if codecs & {QSGD, Sign}:
         papers.append("alistarh2017qsgd")
-    if found.messages.bits.min() == 1:
+    if Sign in codecs:
         papers.append("li2024distributed")
     return tuple(dict.fromkeys(papers))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from scipy.sparse import block_diag, csr_array, eye_array, vstack
 
 from ..checks import require_count
 from ..errors import Invalid
+from ..quantizers.base import Codec
 from ..scheme.code import Code, Messages, Tasks
 from ..scheme.decoders import direct_sum
-from .quantized import common_quantizer
 
 
 def cluster(*codes: Code, times: int = 1) -> Code:
@@ -34,12 +35,11 @@ def cluster(*codes: Code, times: int = 1) -> Code:
         _shifted([code.messages.worker for code in several], workers),
         np.concatenate([code.messages.after for code in several]),
         block_diag([code.messages.coef for code in several], format="csr"),
-        bits=np.concatenate([code.messages.bits for code in several]),
+        codec=_joined_codecs(several),
     )
     inside = ", ".join(code.name for code in codes) + (f", times={times}" if times > 1 else "")
     _require_one_block("cluster", several)
-    how = {"data": _data(several), "quantizer": common_quantizer("cluster", several)}
-    return Code(f"cluster({inside})", sum(c.n for c in several), tasks, messages, _decoder(several), **how)
+    return Code(f"cluster({inside})", sum(c.n for c in several), tasks, messages, _decoder(several), data=_data(several))
 
 
 def stack(*codes: Code, shares: Sequence[float] | None = None) -> Code:
@@ -55,8 +55,7 @@ def stack(*codes: Code, shares: Sequence[float] | None = None) -> Code:
     coef = block_diag([code.messages.coef for code in codes], format="csr")
     given = "" if shares is None else f", shares={[float(share) for share in shares]}"
     name = f"stack({', '.join(code.name for code in codes)}{given})"
-    how = {"data": _data(codes), "quantizer": common_quantizer("stack", codes)}
-    return Code(name, codes[0].n, tasks, _one_after_another(codes, coef), _decoder(codes), **how)
+    return Code(name, codes[0].n, tasks, _one_after_another(codes, coef), _decoder(codes), data=_data(codes))
 
 
 def blocks(sizes: Sequence[float], *codes: Code, work: Sequence[float] | None = None) -> Code:
@@ -88,8 +87,7 @@ def blocks(sizes: Sequence[float], *codes: Code, work: Sequence[float] | None = 
     messages = _one_after_another(used, coef, block=_shifted([code.messages.block for code in used], first))
     covered = tuple(fraction * size for code, fraction, _ in kept for size in code.blocks)
     name = f"blocks({_numbers(sizes)}, {', '.join(code.name for code in codes)}{f', work={_numbers(work)}' if work else ''})"
-    quantizer = common_quantizer("blocks", used)
-    return Code(name, codes[0].n, tasks, messages, _decoder(used), blocks=covered, quantizer=quantizer)
+    return Code(name, codes[0].n, tasks, messages, _decoder(used), blocks=covered)
 
 
 def _join_tasks(
@@ -116,8 +114,11 @@ def _one_after_another(codes: Sequence[Code], coef: Any, block: Any = 0) -> Mess
         after.append(code.messages.after + queued[code.messages.worker])
         queued = queued + np.bincount(code.tasks.worker, minlength=code.n)
     worker = np.concatenate([code.messages.worker for code in codes])
-    bits = np.concatenate([code.messages.bits for code in codes])
-    return Messages(worker, np.concatenate(after), coef, block=block, bits=bits)
+    return Messages(worker, np.concatenate(after), coef, block=block, codec=_joined_codecs(codes))
+
+
+def _joined_codecs(codes: Sequence[Code]) -> tuple[Codec, ...]:
+    return tuple(chain.from_iterable(code.messages.codec for code in codes))
 
 
 def _decoder(codes: Sequence[Code]) -> Any:

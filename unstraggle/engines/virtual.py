@@ -99,7 +99,7 @@ class Virtual:
 
     def _message(self, m: int) -> Incoming:
         message = self._outgoing[m]
-        payload, checksum = pack(message, self._payload(message), self._round, self._numbers)
+        payload, checksum = pack(message, self._payload(message), self._order.step, self._numbers)
         return Message(int(self._code.messages.worker[m]), m, self._round, self._clock, payload, checksum)
 
     def _payload(self, message: Outgoing) -> Any:

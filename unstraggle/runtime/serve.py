@@ -94,7 +94,7 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         if delays is not None and job.now() < (due := float(delays[share.program.place[message.index]])):
             wait(origin + due)
             times[:] = stretched(times, job.now(), share.program.work[: message.after])
-        payload, checksum = pack(message, numbers, job.round, share.dtype, share.checked)
+        payload, checksum = pack(message, numbers, job.step, share.dtype, share.checked)
         send(message, payload, checksum, times)
         times.clear()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,15 @@ from scipy.sparse import csr_array
 
 from ..blocks import block_slices
 from ..errors import Invalid
+from ..quantizers.base import Codec
+from ..quantizers.plain import PLAIN, Plain
 from .program import Outgoing, Program
 
 if TYPE_CHECKING:
-    from ..quantizers import Quantizer
     from .decoders import Decoder
     from .noise import NoiseGain
 
-FULL_BITS = 32
+FULL_BITS = PLAIN.bits
 """Bits a coordinate of a message that is not quantised."""
 
 
@@ -68,27 +70,41 @@ class Messages:
     """What the workers send: row m is one linear combination of partial gradients over one block of coordinates.
 
     worker: (M,) who sends it. after: (M,) once that many of its tasks are done. coef: (M, k) sparse, the papers' encoding
-    matrix with a row a message, real or complex. bits: (M,) bits a coordinate on the wire.
+    matrix with a row a message, real or complex. codec: how each message becomes bytes, one for all or one for each; `Plain()`
+    for numbers as they are. `bits` and `plain` are what the codecs say.
+
+    >>> from unstraggle.quantizers import QSGD, Plain
+    >>> Messages([0, 1], [1, 1], np.eye(2), codec=[QSGD(4), Plain()]).bits
+    array([ 4, 32])
     """
 
     worker: NDArray[np.int64]
     after: NDArray[np.int64]
     block: NDArray[np.int64]
     coef: csr_array[Any]
-    bits: NDArray[np.int64]
+    codec: tuple[Codec, ...]
 
     def __init__(
-        self, worker: ArrayLike, after: ArrayLike, coef: Any, block: ArrayLike = 0, bits: ArrayLike = FULL_BITS
+        self, worker: ArrayLike, after: ArrayLike, coef: Any, block: ArrayLike = 0, codec: Codec | Iterable[Codec] = PLAIN
     ) -> None:
         size = np.size(worker)
         _set(self, worker=_integers("Messages.worker", worker, size), after=_integers("Messages.after", after, size))
-        _set(self, block=_integers("Messages.block", block, size), bits=_integers("Messages.bits", bits, size))
-        _set(self, coef=_sparse(coef, size))
-        if size and self.bits.min() < 1:
-            raise Invalid(f"Messages.bits needs at least 1 bit a coordinate, but got {self.bits.min()}.")
+        _set(self, block=_integers("Messages.block", block, size), coef=_sparse(coef, size), codec=_codecs(codec, size))
+        if np.iscomplexobj(self.coef.data) and not self.plain.all():
+            raise Invalid("Messages.codec needs real coefficients where numbers are not plain, but Messages.coef is complex.")
 
     def __len__(self) -> int:
         return len(self.worker)
+
+    @cached_property
+    def bits(self) -> NDArray[np.int64]:
+        """(M,) bits a coordinate on the wire."""
+        return _frozen(np.array([codec.bits for codec in self.codec], dtype=np.int64))
+
+    @cached_property
+    def plain(self) -> NDArray[np.bool_]:
+        """(M,) whether the numbers go as they are."""
+        return _frozen(np.array([isinstance(codec, Plain) for codec in self.codec], dtype=bool))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +112,7 @@ class Code:
     """A scheme: who computes what, who sends what after how many tasks, and how what arrived is decoded.
 
     `blocks` are fractions of the coordinates. `data`, where present, replaces the raw partitions by encoded ones (Lagrange
-    coding); every other code works on the partial gradients of any model. `quantizer` makes payloads of the messages that have
-    fewer than 32 bits, each with its own number of bits.
+    coding); every other code works on the partial gradients of any model.
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> code = cyclic_repetition(6, s=2)
@@ -112,7 +127,6 @@ class Code:
     decoder: Decoder
     blocks: tuple[float, ...] = (1.0,)
     data: Any = None
-    quantizer: Quantizer | None = None
 
     def __post_init__(self) -> None:
         self.check()
@@ -167,17 +181,8 @@ class Code:
         table = self.messages
         row = slice(table.coef.indptr[m], table.coef.indptr[m + 1])
         parts, coef = table.coef.indices[row].tolist(), table.coef.data[row].tolist()
-        after, block, bits = int(table.after[m]), int(table.block[m]), int(table.bits[m])
-        return Outgoing(m, after, block, tuple(parts), tuple(coef), bits, self.quantizer_of(m))
-
-    def quantizer_of(self, m: int) -> Quantizer | None:
-        """What turns message m into bytes; None where the numbers go as they are."""
-        bits = int(self.messages.bits[m])
-        if bits == FULL_BITS:
-            return None
-        from ..quantizers import of_bits
-
-        return of_bits(bits, self.quantizer)
+        codec = PLAIN if table.plain[m] else deepcopy(table.codec[m])  # its own: it may remember what it encoded
+        return Outgoing(m, int(table.after[m]), int(table.block[m]), tuple(parts), tuple(coef), codec)
 
     def noise_gain(self, rng: Any = 0) -> NoiseGain:
         """How much decoding amplifies rounding or quantisation noise: median and worst over survivor sets."""
@@ -282,6 +287,16 @@ def _integers(name: str, values: ArrayLike, size: int) -> NDArray[np.int64]:
     if not np.issubdtype(np.asarray(values).dtype, np.integer) and np.size(values):
         raise Invalid(f"{name} needs integers, but got {np.asarray(values).dtype}.")
     return _column(name, values, size, np.int64)
+
+
+def _codecs(codec: Any, size: int) -> tuple[Codec, ...]:
+    several = (codec,) * size if isinstance(codec, Codec) or not isinstance(codec, Iterable) else tuple(codec)
+    wrong = [each for each in {id(each): each for each in several}.values() if not isinstance(each, Codec)]
+    if wrong:
+        raise Invalid(f"Messages.codec needs codecs such as QSGD(bits=4), but got {wrong[0]!r}. For bits: quantize.")
+    if len(several) != size:
+        raise Invalid(f"Messages.codec needs a codec or one for each of the {size} rows, but got {len(several)}.")
+    return several
 
 
 def _require_positive(name: str, values: NDArray[np.float64]) -> None:

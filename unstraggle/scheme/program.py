@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..quantizers import Quantizer
+from ..quantizers.base import Codec
+from ..quantizers.plain import PLAIN
 
 
 @dataclass(frozen=True)
 class Outgoing:
     """One message of a worker: sum of coef[i] * (partial gradient of parts[i]) over one block of coordinates.
 
-    quantizer: makes the payload's bytes; None: the numbers go as they are.
+    codec: makes the payload's bytes. It is this message's own, and may remember what it encoded.
     """
 
     index: int
@@ -22,8 +22,7 @@ class Outgoing:
     block: int
     parts: tuple[int, ...]
     coef: tuple[complex, ...]
-    bits: int
-    quantizer: Quantizer | None = None
+    codec: Codec = PLAIN
 
 
 @dataclass(frozen=True)

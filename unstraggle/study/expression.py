@@ -6,13 +6,14 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import codes, latency
+from .. import codes, latency, quantizers
 from ..checks import require_known
 from ..errors import Invalid
 from ..latency import Latency
 from ..scheme.code import Code
 
 LONGEST = 10_000
+CODECS = ("ErrorFeedback", "Identity", "Plain", "QSGD", "Sign")
 
 
 def parse_code(text: str) -> Code:
@@ -21,7 +22,8 @@ def parse_code(text: str) -> Code:
     >>> parse_code("cluster(correlated_mmc(10, load=10, order=6), times=4)").n
     40
     """
-    code = _parse(text, {name: getattr(codes, name) for name in codes.__all__ if name.islower()}, "code")
+    known = {name: getattr(codes, name) for name in codes.__all__ if name.islower()}
+    code = _parse(text, known | {name: getattr(quantizers, name) for name in CODECS}, "code")
     if not isinstance(code, Code):
         raise Invalid(f"A code expression must be a call such as cyclic_repetition(10, s=2), but got {text!r}.")
     return code
