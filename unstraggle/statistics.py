@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
 
 NORMAL_975 = 1.959964
 """Half the width of a 95 % interval, in standard errors."""
@@ -20,6 +19,8 @@ def mean_and_half(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np
     >>> float(mean), round(float(half), 3)
     (2.0, 2.484)
     """
+    from scipy.stats import t  # slow to load, and few need it
+
     count = len(values)
     if count < 2:
         return values.mean(axis=0), np.full(values.shape[1:], np.nan)

@@ -23,6 +23,6 @@ def test_on_local(expression):
 def test_on_mpi():
     mpi = pytest.importorskip("unstraggle.engines.mpi")
     most = max(example(expression).n for expression in ALL)
-    done = subprocess.run(mpi.command(most, "-m", "tests.mpi_codes"), capture_output=True, text=True, timeout=800)
+    done = subprocess.run(mpi.command(most, "-m", "tests.programs.mpi_codes"), capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     assert f"{len(ALL)} codes" in done.stdout

@@ -22,7 +22,7 @@ from unstraggle.runtime.serve import Share
 
 from ..problems import Constant
 
-PROGRAM = Path(__file__).parent.parent / "mpi_program.py"
+PROGRAM = Path(__file__).parent.parent / "programs" / "mpi_program.py"
 TOGETHER = (
     "every_kind_of_code",
     "problem_of_the_script",

@@ -10,7 +10,7 @@ import pytest
 from unstraggle import Invalid
 from unstraggle.engines import mpi_launch
 
-PROGRAM = Path(__file__).parent.parent / "torch_program.py"
+PROGRAM = Path(__file__).parent.parent / "programs" / "torch_program.py"
 
 
 def line(engine):

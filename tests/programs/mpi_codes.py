@@ -3,7 +3,7 @@
 from unstraggle.engines import MPI
 from unstraggle.testing import check_engine
 
-from .examples import APPROXIMATE_EXAMPLES, EXAMPLES, example
+from ..examples import APPROXIMATE_EXAMPLES, EXAMPLES, example
 
 if __name__ == "__main__":
     report = check_engine(MPI, [example(text) for text in (*EXAMPLES, *APPROXIMATE_EXAMPLES)], rounds=2, samples=100)
