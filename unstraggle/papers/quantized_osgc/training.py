@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...problems.torch_module import TorchModule
 from ...quantizers import QSGD, ErrorFeedback, Plain
 from ...runtime.payload import rounding_seed
 from ...scheme.code import Code
+from ...torch.module import TorchModule
 from ...torch.two_track_adam import TwoTrackAdam
 from .problems import accuracy, mnist, python_text, shown
 from .schemes import Cluster, Scheme, scheme, straggle_probabilities
