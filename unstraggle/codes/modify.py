@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, lil_array
 
 from ..errors import Invalid
 from ..quantizers.base import omega_of
-from ..scheme.code import Code, Messages
+from ..scheme.code import Code
 from ..scheme.decoders import Part, Parts, Span, parts_of
 from ..scheme.noise import set_noise_gain, survivor_sets
 from ..scheme.rule import Leaf, Need
@@ -40,7 +40,7 @@ def hybrid(code: Code) -> Code:
     coef = lil_array(code.messages.coef)
     parts = [_finish(code, part, coef) for part in parts_of(code.decoder)]
     table = code.messages
-    messages = Messages(table.worker, table.after, csr_array(coef), table.block, table.codec)
+    messages = table.changed(coef=csr_array(coef))
     return replace(code, name=f"hybrid({code.name})", messages=messages, decoder=Parts(tuple(parts)))
 
 

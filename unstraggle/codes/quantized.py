@@ -13,7 +13,7 @@ from ..checks import require_count
 from ..errors import Invalid
 from ..quantizers.base import Codec
 from ..quantizers.bits import of_bits
-from ..scheme.code import FULL_BITS, Code, Messages
+from ..scheme.code import FULL_BITS, Code
 
 Model = Literal["paper", "qsgd"]
 
@@ -60,7 +60,7 @@ def with_bits(code: Code, bits: NDArray[np.int64], bucket: int | None = None) ->
 def with_codecs(code: Code, codec: Codec | Iterable[Codec]) -> Code:
     """The same code with another codec for its messages, or one for each."""
     table = code.messages
-    return replace(code, messages=Messages(table.worker, table.after, table.coef, table.block, codec))
+    return replace(code, messages=table.changed(codec=codec))
 
 
 def per_message(scheme: str, code: Code, codec: Any) -> list[Codec]:

@@ -57,4 +57,9 @@ def prepared(problem: Any, code: Code) -> Problem:
             f"{code.name} has k={code.k} partitions, but the problem has {problem.k}. "
             f"Split the data into {code.k} partitions (of the sizes code.shares)."
         )
+    if problem.dim % code.messages.mixes:
+        raise Invalid(
+            f"{code.name} mixes {code.messages.mixes} equal blocks of the gradient, but got dim={problem.dim}, which does not "
+            f"divide. Add {-problem.dim % code.messages.mixes} parameters that nothing uses, or take another number of blocks."
+        )
     return problem  # type: ignore[no-any-return]

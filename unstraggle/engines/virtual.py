@@ -106,9 +106,9 @@ class Virtual:
         if not self._partials and len(self._slices) == 1 and hasattr(self.problem, "grads"):
             grads = self.problem.grads(self._order.params, self._order.step)
             self._partials = {(part, 0): grad for part, grad in enumerate(grads)}
-        for part in message.parts:
-            if (part, message.block) not in self._partials:
-                where = self._slices[message.block]
+        for part, block in message.pairs:
+            if (part, block) not in self._partials:
+                where = self._slices[block]
                 partial = self.problem.grad(self._order.params, part, where, self._order.step)
-                self._partials[part, message.block] = partial
+                self._partials[part, block] = partial
         return encode(message, self._partials)

@@ -17,7 +17,7 @@ from ..codes.optimally_structured import optimally_structured, overlap
 from ..codes.quantized import with_bits
 from ..errors import Invalid
 from ..latency import Heterogeneous
-from ..scheme.code import Code, Messages
+from ..scheme.code import Code
 from ..scheme.decoders import Fixed
 from ..scheme.stop import Deadline
 from .base import Plan
@@ -204,7 +204,7 @@ def _unbiased(code: Code, trial: Trial) -> Code:
     table = code.messages
     scale = (1 - trial.assumed[table.worker]) / (1 - trial.p[table.worker])
     coef = csr_array(diags_array(scale) @ table.coef)
-    fitted = replace(code, messages=Messages(table.worker, table.after, coef, table.block), decoder=Fixed(coef))
+    fitted = replace(code, messages=table.changed(coef=coef), decoder=Fixed(coef))
     return fitted if trial.bits is None else with_bits(fitted, trial.bits[table.worker])
 
 

@@ -40,7 +40,7 @@ class Gather:
         self._sizes = payload_sizes(code, dim, dtype).tolist()
         self._slices = block_slices(dim, code.blocks)
         self._senders = code.messages.worker.tolist()
-        self._blocks = code.messages.block.tolist()
+        self._blocks, self._mixed = code.messages.block.tolist(), code.messages.mixes > 1
         self._plain, self._codecs = code.messages.plain.tolist(), code.messages.codec
         self._kinds = kinds(code.messages.codec)
         self._new: Any = np.empty if all(self._plain) else np.zeros  # codecs add to what is there
@@ -106,16 +106,20 @@ class Gather:
     def _flush(self, weights: NDArray[Any], messages: list[int]) -> None:
         """Add messages to the sum (tracks, dim), block by block, in one pass over each."""
         if self._total is None:
-            self._total = self._new((len(weights), self._dim), self._dtype)
-        for track, row in enumerate(weights):
-            for block, where in enumerate(self._slices):
-                used = [m for m in messages if self._blocks[m] == block and row[m] != 0]
-                for alike in self._alike(used):
+            self._total = self._new((1 if self._mixed else len(weights), self._dim), self._dtype)
+        for number, row in enumerate(weights):
+            used = [m for m in messages if row[m] != 0]
+            for track, block in self._places_of(number):
+                for alike in self._alike([m for m in used if self._mixed or self._blocks[m] == block]):
                     fresh = (track, block) not in self._begun
                     self._begun.add((track, block))
-                    self._add(self._total[track, where], alike, row[alike].tolist(), fresh)
+                    self._add(self._total[track, self._slices[block]], alike, row[alike].tolist(), fresh)
         for m in messages:
             del self._vectors[m]
+
+    def _places_of(self, row: int) -> list[tuple[int, int]]:
+        """The (track, block) places that a row of weights is for: all blocks of a track, or one where messages mix blocks."""
+        return [(0, row)] if self._mixed else [(row, block) for block in range(len(self._slices))]
 
     def _add(self, out: NDArray[Any], alike: list[int], weights: list[float], fresh: bool) -> None:
         """out = the weighted sum of messages of one codec, or += if not fresh; out is zero where it is fresh and coded."""

@@ -70,7 +70,9 @@ class Messages:
     """What the workers send: row m is one linear combination of partial gradients over one block of coordinates.
 
     worker: (M,) who sends it. after: (M,) once that many of its tasks are done. coef: (M, k) sparse, the papers' encoding
-    matrix with a row a message, real or complex. codec: how each message becomes bytes, one for all or one for each; `Plain()`
+    matrix with a row a message, real or complex. mixes: a message may also combine blocks with each other, which are then as
+    many, and equally long: coef is (M, k * mixes), and column part * mixes + block stands for that block of that partial
+    gradient. codec: how each message becomes bytes, one for all or one for each; `Plain()`
     for numbers as they are. `bits` and `plain` are what the codecs say.
 
     >>> from unstraggle.quantizers import QSGD, Plain
@@ -83,11 +85,19 @@ class Messages:
     block: NDArray[np.int64]
     coef: csr_array[Any]
     codec: tuple[Codec, ...]
+    mixes: int
 
     def __init__(
-        self, worker: ArrayLike, after: ArrayLike, coef: Any, block: ArrayLike = 0, codec: Codec | Iterable[Codec] = PLAIN
+        self,
+        worker: ArrayLike,
+        after: ArrayLike,
+        coef: Any,
+        block: ArrayLike = 0,
+        codec: Codec | Iterable[Codec] = PLAIN,
+        mixes: int = 1,
     ) -> None:
         size = np.size(worker)
+        _set(self, mixes=int(mixes))
         _set(self, worker=_integers("Messages.worker", worker, size), after=_integers("Messages.after", after, size))
         _set(self, block=_integers("Messages.block", block, size), coef=_sparse(coef, size), codec=_codecs(codec, size))
         if np.iscomplexobj(self.coef.data) and not self.plain.all():
@@ -95,6 +105,18 @@ class Messages:
 
     def __len__(self) -> int:
         return len(self.worker)
+
+    def changed(self, **columns: Any) -> Messages:
+        """The same table with other columns."""
+        mine = {name: getattr(self, name) for name in ("worker", "after", "coef", "block", "codec", "mixes")}
+        return Messages(**{**mine, **columns})
+
+    def pairs(self, m: int) -> list[tuple[int, int]]:
+        """The (partition, block) pairs that message m combines."""
+        columns = self.coef.indices[self.coef.indptr[m] : self.coef.indptr[m + 1]].tolist()
+        if self.mixes == 1:
+            return [(part, int(self.block[m])) for part in columns]
+        return [divmod(column, self.mixes) for column in columns]
 
     @cached_property
     def bits(self) -> NDArray[np.int64]:
@@ -134,7 +156,7 @@ class Code:
     @property
     def k(self) -> int:
         """Partitions."""
-        return int(self.messages.coef.shape[1])
+        return int(self.messages.coef.shape[1]) // self.messages.mixes
 
     @property
     def threshold(self) -> int | None:
@@ -179,10 +201,9 @@ class Code:
 
     def _outgoing(self, m: int) -> Outgoing:
         table = self.messages
-        row = slice(table.coef.indptr[m], table.coef.indptr[m + 1])
-        parts, coef = table.coef.indices[row].tolist(), table.coef.data[row].tolist()
+        coef = table.coef.data[table.coef.indptr[m] : table.coef.indptr[m + 1]].tolist()
         codec = PLAIN if table.plain[m] else deepcopy(table.codec[m])  # its own: it may remember what it encoded
-        return Outgoing(m, int(table.after[m]), int(table.block[m]), tuple(parts), tuple(coef), codec)
+        return Outgoing(m, int(table.after[m]), int(table.block[m]), tuple(table.pairs(m)), tuple(coef), codec)
 
     def noise_gain(self, rng: Any = 0) -> NoiseGain:
         """How much decoding amplifies rounding or quantisation noise: median and worst over survivor sets."""
@@ -241,6 +262,12 @@ def _check_blocks(code: Code) -> None:
     for name, values in (("Tasks.block", code.tasks.block), ("Messages.block", code.messages.block)):
         if values.min() < 0 or values.max() >= len(sizes):
             raise Invalid(f"{code.name}: {name} must lie in 0..{len(sizes) - 1}, but has {values.min()}..{values.max()}.")
+    mixes, columns = code.messages.mixes, code.messages.coef.shape[1]
+    if mixes != 1 and (mixes != len(sizes) or np.ptp(sizes) > 1e-9 or columns % mixes):
+        raise Invalid(
+            f"{code.name}: messages that mix {mixes} blocks need as many equal blocks and a column for each pair of partition "
+            f"and block, but got blocks {code.blocks} and {columns} columns."
+        )
 
 
 def _check_causality(code: Code) -> None:
@@ -249,10 +276,11 @@ def _check_causality(code: Code) -> None:
     empty = np.flatnonzero(np.diff(messages.coef.indptr) == 0)
     if len(empty):
         raise Invalid(f"{code.name}: message {empty[0]} combines nothing. Leave such messages out of the table.")
-    rows, parts = messages.coef.nonzero()
+    rows, columns = messages.coef.nonzero()
+    parts, block = (columns, messages.block[rows]) if messages.mixes == 1 else np.divmod(columns, messages.mixes)
     shape = (code.n, code.k, len(code.blocks))
     have = np.ravel_multi_index((tasks.worker, tasks.part, tasks.block), shape)
-    want = np.ravel_multi_index((messages.worker[rows], parts, messages.block[rows]), shape)
+    want = np.ravel_multi_index((messages.worker[rows], parts, block), shape)
     order = np.lexsort((tasks.position, have))
     found = np.minimum(np.searchsorted(have[order], want), len(have) - 1)
     task = order[found]
@@ -261,7 +289,7 @@ def _check_causality(code: Code) -> None:
         first = int(np.flatnonzero(~computed)[0])
         m, part = rows[first], parts[first]
         raise Invalid(
-            f"{code.name}: message {m} combines partition {part} (block {messages.block[m]}), which its worker "
+            f"{code.name}: message {m} combines partition {part} (block {block[first]}), which its worker "
             f"{messages.worker[m]} has not computed after {messages.after[m]} tasks. Send it later or drop the coefficient."
         )
 
@@ -318,10 +346,14 @@ def _sparse(coef: Any, size: int) -> csr_array[Any]:
 
 
 def combine(code: Code, weights: NDArray[Any], payloads: Mapping[int, NDArray[Any]], dim: int) -> NDArray[np.float64]:
-    """The decoded gradient: weights (M,) times the payloads that arrived, block by block, in float64."""
+    """The decoded gradient: weights (M,) times the payloads that arrived, block by block, in float64.
+
+    Where messages mix blocks, weights are (blocks, M), a row for each.
+    """
     gradient = np.zeros(dim)
     slices = block_slices(dim, code.blocks)
     for m, payload in payloads.items():
-        if weights[m] != 0:
-            gradient[slices[code.messages.block[m]]] += (weights[m] * payload).real
+        rows = enumerate(weights[:, m]) if code.messages.mixes > 1 else [(code.messages.block[m], weights[m])]
+        for block, weight in rows:
+            gradient[slices[block]] += (weight * payload).real
     return gradient

@@ -131,7 +131,10 @@ def decode(decoder: Decoder, got: NDArray[np.bool_]) -> Decoded:
 
 @dataclass(frozen=True, eq=False)
 class Linear(ABC):
-    """What all decoders of one part share: rows (M, q) sparse, target (q,), and the rule for recovery, if there is one."""
+    """What all decoders of one part share: rows (M, q) sparse, target (q,), and the rule for recovery, if there is one.
+
+    Where messages mix blocks of coordinates, there is a target for each block, (blocks, q), and weights have a row for each.
+    """
 
     rows: csr_array[Any]
     rule: Need | None = None
@@ -177,7 +180,9 @@ class Linear(ABC):
         """(M,) arrived to (tracks, M) weights."""
 
     def _error(self, weights: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(weights[0] @ self.rows - self.target)
+        """(targets * q,) how far the decoded coefficients are from the targets."""
+        targets = np.atleast_2d(self.target)
+        return np.asarray(weights[: len(targets)] @ self.rows - targets).ravel()
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
@@ -210,8 +215,8 @@ class LeastSquares(Linear):
     def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
         copies = np.bincount(self.ids[got], minlength=len(self.distinct))
         solution = self._solve(copies > 0)
-        weights = np.zeros((1, self.size), dtype=solution.dtype)
-        weights[0, got] = solution[self.ids[got]] / copies[self.ids[got]] / self.lengths[got]
+        weights = np.zeros((len(solution), self.size), dtype=solution.dtype)
+        weights[:, got] = solution[:, self.ids[got]] / copies[self.ids[got]] / self.lengths[got]
         return weights
 
     def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
@@ -220,22 +225,23 @@ class LeastSquares(Linear):
         if len(rows) > rows.shape[1] or not np.allclose(rows @ rows.conj().T, np.eye(len(rows)), atol=1e-12):
             return None
         solution = self._solve(np.ones(len(rows), dtype=bool))
-        return (solution[self.ids] / self.lengths)[None], self.ids
+        return solution[:, self.ids] / self.lengths, self.ids
 
     @cached_property
     def _cache(self) -> OrderedDict[bytes, NDArray[Any]]:
         return OrderedDict()
 
     def _solve(self, have: NDArray[np.bool_]) -> NDArray[Any]:
-        """(ids,) weights of the distinct rows at hand, by complete orthogonal factorisation; the latest sets are kept."""
+        """(targets, ids) weights of the distinct rows at hand, by complete orthogonal factorisation; the latest are kept."""
         key = np.packbits(have).tobytes()
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key]
-        solution = np.zeros(len(have), dtype=self.distinct.dtype)
+        targets = np.atleast_2d(self.target)
+        solution = np.zeros((len(targets), len(have)), dtype=self.distinct.dtype)
         if have.any():
             rows = self.distinct[have].T
-            solution[have] = lstsq(rows, self.target, cond=RANK, lapack_driver="gelsy", check_finite=False)[0]
+            solution[:, have] = lstsq(rows, targets.T, cond=RANK, lapack_driver="gelsy", check_finite=False)[0].T
         self._cache[key] = solution
         if len(self._cache) > CACHED_SETS:
             self._cache.popitem(last=False)

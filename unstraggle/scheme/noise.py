@@ -42,11 +42,13 @@ def set_noise_gain(code: Code, got: NDArray[np.bool_], errors: float | NDArray[n
     errors: relative error of each message, (M,); the result is then the relative error of the gradient.
     """
     try:
-        weights = code.decoder.weights(got)[0]
+        weights = code.decoder.weights(got)
     except NotRecovered:
         return float("inf")
     squares = np.abs(weights * _row_lengths(code) * errors) ** 2
-    blocks = np.bincount(code.messages.block, weights=squares, minlength=len(code.blocks))
+    blocks = squares.sum(axis=1)
+    if code.messages.mixes == 1:
+        blocks = np.bincount(code.messages.block, weights=squares[0], minlength=len(code.blocks))
     return float(np.sqrt(blocks.max() / code.k))
 
 

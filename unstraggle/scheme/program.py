@@ -12,15 +12,16 @@ from ..quantizers.plain import PLAIN
 
 @dataclass(frozen=True)
 class Outgoing:
-    """One message of a worker: sum of coef[i] * (partial gradient of parts[i]) over one block of coordinates.
+    """One message of a worker: the sum of coef[i] times block pairs[i][1] of the partial gradient of partition pairs[i][0].
 
-    codec: makes the payload's bytes. It is this message's own, and may remember what it encoded.
+    block: the one whose length it has; as a rule all pairs are of it. codec: makes the payload's bytes. It is this message's
+    own, and may remember what it encoded.
     """
 
     index: int
     after: int
     block: int
-    parts: tuple[int, ...]
+    pairs: tuple[tuple[int, int], ...]
     coef: tuple[complex, ...]
     codec: Codec = PLAIN
 
@@ -58,22 +59,22 @@ class Program:
         """The messages that each task's partial gradient goes into, with its coefficients; a task done twice counts once."""
         table: dict[tuple[int, int], list[tuple[int, complex]]] = {task: [] for task in self.tasks}
         for message in self.messages:
-            for part, coef in zip(message.parts, message.coef, strict=True):
-                table[part, message.block].append((message.index, coef))
+            for pair, coef in zip(message.pairs, message.coef, strict=True):
+                table[pair].append((message.index, coef))
         return tuple(tuple(table.pop(task, ())) for task in self.tasks)
 
     @cached_property
     def plain(self) -> frozenset[int]:
         """Messages that are one partial gradient as it is."""
-        return frozenset(m.index for m in self.messages if len(m.parts) == 1 and m.coef[0] == 1)
+        return frozenset(m.index for m in self.messages if len(m.pairs) == 1 and m.coef[0] == 1)
 
     @cached_property
     def last_use(self) -> dict[tuple[int, int], int]:
         """The task count after which a partial gradient is needed no more."""
         uses: dict[tuple[int, int], int] = {}
         for message in self.messages:
-            for part in message.parts:
-                uses[part, message.block] = max(message.after, uses.get((part, message.block), 0))
+            for pair in message.pairs:
+                uses[pair] = max(message.after, uses.get(pair, 0))
         return uses
 
     @cached_property

@@ -107,7 +107,8 @@ def _check_rule(code: Code, sets: int, rng: np.random.Generator) -> None:
 def _avoiding_sets(code: Code, rng: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
     """For every partition: messages without it first, then as many others as the rule wants."""
     for part in rng.permutation(code.k)[:200]:
-        holds = np.isin(np.arange(len(code.messages)), code.messages.coef[:, [part]].nonzero()[0])
+        columns = part * code.messages.mixes + np.arange(code.messages.mixes)
+        holds = np.isin(np.arange(len(code.messages)), code.messages.coef[:, columns].nonzero()[0])
         yield recovering_set(code, np.lexsort((rng.random(len(holds)), holds)), "rule")
 
 
@@ -121,9 +122,15 @@ def _check_decoding(code: Code, sets: int, rng: np.random.Generator) -> tuple[in
             weights = code.decoder.weights(got)
         except NotRecovered as error:
             raise BrokenCode(f"{code.name}: {np.flatnonzero(got).tolist()} should decode. {error}") from error
-        require(weights.shape == (1, len(got)), code, f"weights have shape {weights.shape} instead of (1, {len(got)}).")
-        require(not weights[0, ~got].any(), code, "the decoder uses messages that did not arrive.")
-        decoded = combine(code, weights[0], {m: payloads[m] for m in np.flatnonzero(got).tolist()}, len(gradient))
+        shape = (code.messages.mixes, len(got))
+        require(weights.shape == shape, code, f"weights have shape {weights.shape} instead of {shape}.")
+        require(not weights[:, ~got].any(), code, "the decoder uses messages that did not arrive.")
+        decoded = combine(
+            code,
+            weights if code.messages.mixes > 1 else weights[0],
+            {m: payloads[m] for m in np.flatnonzero(got).tolist()},
+            len(gradient),
+        )
         errors.append(float(np.linalg.norm(decoded - gradient) / np.linalg.norm(gradient)))
         require(
             errors[-1] <= TOLERANCE,
