@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from ..checks import require_stragglers
 from ..errors import Invalid
 from ..scheme.code import Code
-from ..scheme.rule import Need
 from .combine import cluster
-from .shared import cyclic_tasks, one_message
+from .shared import repeated
 
 
 def fractional_repetition(n: int, s: int) -> Code:
@@ -32,5 +29,4 @@ def fractional_repetition(n: int, s: int) -> Code:
             f"fractional_repetition needs s + 1 to divide n, but got n={n}, s={s}. "
             f"Use s={low} or s={high}, or cyclic_repetition, which takes any s."
         )
-    group = one_message("group", cyclic_tasks(s + 1, s + 1), np.ones((s + 1, s + 1)), Need(1, tuple(range(s + 1))))
-    return replace(cluster(group, times=n // (s + 1)), name=f"fractional_repetition({n}, s={s})")
+    return replace(cluster(repeated(s + 1), times=n // (s + 1)), name=f"fractional_repetition({n}, s={s})")

@@ -28,7 +28,8 @@ def hybrid(code: Code) -> Code:
     """A worker that finishes everything sends the plain sum of it instead of its last coded message ([A] section III-D).
 
     Where workers hold all of their cluster's data, one finished worker completes the cluster, so the result is never later
-    than the code nor than repetition. Where they hold less there is no threshold: decide by span.
+    than the code nor than repetition. Where they hold less there is no threshold: decide by span. Each worker adds up in the
+    order of its tasks, which differs within a cluster, so that two such sums agree up to rounding and not to the bit.
 
     >>> from unstraggle.codes import uncorrelated_mmc
     >>> hybrid(uncorrelated_mmc(5, load=5, orders=[3, 5])).threshold
