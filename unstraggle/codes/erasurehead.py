@@ -11,9 +11,21 @@ from ..scheme.code import Code
 from ..scheme.decoders import Fixed, LeastSquares
 from .approximate import require_decode
 from .combine import cluster
+from .facts import scheme
 from .shared import repeated
 
 
+@scheme(
+    "approximate",
+    "erasurehead(12, s=2)",
+    sent="m_i = Σ_{j∈G(i)} g_j,  as fractional_repetition",
+    decoded="ĝ = Σ over the groups that were heard of the mean of their messages",
+    papers=("wang2019erasurehead",),
+    tried=(
+        "erasurehead(12, s=2)",
+        "erasurehead(12, s=2, decode='sum')",
+    ),
+)
 def erasurehead(n: int, s: int, *, decode: Literal["first", "sum"] = "first") -> Code:
     """Groups of s + 1 workers hold the same s + 1 partitions and send their sum; groups that are silent are left out.
 

@@ -8,9 +8,18 @@ from ..checks import require_stragglers
 from ..errors import Invalid
 from ..scheme.code import Code
 from .combine import cluster
+from .facts import scheme
 from .shared import repeated
 
 
+@scheme(
+    "one",
+    "fractional_repetition(12, s=2)",
+    sent="m_i = Σ_{j∈G(i)} g_j,  G(i) = the s + 1 partitions of group ⌊i / (s + 1)⌋",
+    decoded="g = Σ over groups of the first m_i of the group",
+    papers=("tandon2017gradient",),
+    tried=("fractional_repetition(12, s=3)",),
+)
 def fractional_repetition(n: int, s: int) -> Code:
     """Groups of s + 1 workers hold the same s + 1 partitions and send their plain sum; the first of each group counts.
 

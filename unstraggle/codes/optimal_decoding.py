@@ -11,6 +11,7 @@ from ..checks import require_count
 from ..errors import Invalid
 from ..scheme.code import Code
 from .approximate import table_code
+from .facts import scheme
 
 SWITCHES = 10
 """Attempted switches an edge: enough to forget the graph that the random one starts from."""
@@ -19,6 +20,14 @@ LARGEST = 2000
 """Workers of a graph code: a survivor set costs O(n^3) to decode."""
 
 
+@scheme(
+    "approximate",
+    "optimal_decoding(12, degree=3)",
+    sent="m_i = Σ_{j adjacent to i} g_j,  in a regular graph",
+    decoded="ĝ = Σ_{i∈A} a_i m_i,  where a minimises  |Σ_{i∈A} a_i B[i, :] - (1, ..., 1)|",
+    papers=("raviv2018gradient", "glasgow2021approximate"),
+    tried=("optimal_decoding(10, degree=3)",),
+)
 def optimal_decoding(n: int, degree: int, seed: int | None = 0) -> Code:
     """Worker i adds up the partitions of its neighbours in a random regular graph; the master decodes by least squares.
 

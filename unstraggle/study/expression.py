@@ -21,7 +21,7 @@ def parse_code(text: str) -> Code:
     >>> parse_code("cluster(correlated_mmc(10, load=10, order=6), times=4)").n
     40
     """
-    code = _parse(text, {name: getattr(codes, name) for name in codes.__all__ if name.islower()}, "code")
+    code = _parse(text, {name: getattr(codes, name) for name in codes.SCHEMES}, "code")
     if not isinstance(code, Code):
         raise Invalid(f"A code expression must be a call such as cyclic_repetition(10, s=2), but got {text!r}.")
     return code
