@@ -7,7 +7,7 @@ from pathlib import Path
 
 from unstraggle import codes, simulate
 from unstraggle.app.bench.rounds import LATENCY, plain_numpy
-from unstraggle.papers.mmc_clustering.figure1.figure1 import Setting, schemes
+from unstraggle.papers.mmc_clustering.figure1 import Setting, schemes
 from unstraggle.study.simulation import CHUNK
 
 from .common import best_of, save

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unstraggle.papers.quantized_osgc.figure1.schemes import Cluster, scheme, straggle_probabilities
+from unstraggle.papers.quantized_osgc.schemes import Cluster, scheme, straggle_probabilities
 from unstraggle.problems.coco import Coco
 from unstraggle.runtime.payload import rounding_seed
 

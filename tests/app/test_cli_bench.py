@@ -7,7 +7,7 @@ import pytest
 from unstraggle.app.bench import BENCHES, Result, exchange, kernels, rounds
 from unstraggle.app.bench.timing import best_of, best_times, processor
 
-from ..test_cli import run
+from .test_cli import run
 
 
 def test_a_ratio_is_speed_over_that_of_the_yardstick():

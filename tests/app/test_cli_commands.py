@@ -21,8 +21,8 @@ from unstraggle.papers import FIGURES
 from unstraggle.trace import from_seconds, write
 
 from ..pictures import is_a_picture
-from ..test_cli import GC, run
-from ..test_cli_tree import leaves
+from .test_cli import GC, run
+from .test_cli_tree import leaves
 
 ROOT = Path(__file__).parents[2]
 MODEL = "ShiftedExponential(rate=10, shift=0.01)"

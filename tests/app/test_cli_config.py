@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from unstraggle import Invalid
 from unstraggle.app.cli import app
 
-from ..test_cli import run
+from .test_cli import run
 
 TEXT = """
 seed = 3

@@ -13,7 +13,7 @@ import pytest
 from unstraggle import trace
 from unstraggle.engines.mpi import command
 
-from ..test_cli import run
+from .test_cli import run
 
 ONE_SLOW = "Heterogeneous([ShiftedExponential(1e4, 0.005), ShiftedExponential(1e4, 0.005), ShiftedExponential(1e4, 0.02)])"
 

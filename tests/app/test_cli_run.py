@@ -6,7 +6,7 @@ import pytest
 
 from unstraggle import trace
 
-from ..test_cli import run
+from .test_cli import run
 
 PAPER = "ShiftedExponential(rate=20, shift=0.01)"
 

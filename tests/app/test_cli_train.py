@@ -8,7 +8,7 @@ import pytest
 from unstraggle import trace
 
 from ..pictures import is_a_picture
-from ..test_cli import run
+from .test_cli import run
 
 SHORT = ("--workers", "4", "--slow", "1", "--factor", "3", "--unit", "0.01", "--steps", "4")
 

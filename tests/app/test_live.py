@@ -19,7 +19,7 @@ from unstraggle.runtime.estimate import Estimate
 from unstraggle.torch.info import Info
 
 from ..browser import Browser, background, needs_chromium
-from ..test_cli import run
+from .test_cli import run
 
 COLOURS_OF_THE_MAP = """(() => {
     const map = document.getElementById('map'), pixels = map.getContext('2d').getImageData(0, 0, map.width, map.height).data;

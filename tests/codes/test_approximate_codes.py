@@ -15,7 +15,7 @@ from unstraggle.latency import ShiftedExponential
 from unstraggle.plan.bits import bits, variance
 from unstraggle.plan.error import delta, least_bound, lemma_bound, mean_squared_error
 
-from ..test_bits import DIM, grid
+from ..plan.test_bits import DIM, grid
 
 P6 = np.array([0.1, 0.35, 0.5, 0.2, 0.8, 0.6])
 

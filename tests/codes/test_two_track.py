@@ -8,7 +8,7 @@ from unstraggle.codes.approximate import table_code
 from unstraggle.codes.two_track import second_moment_weights, shrinkage, two_track
 from unstraggle.plan.error import delta
 
-from ..test_bits import grid
+from ..plan.test_bits import grid
 
 
 def instance(seed, n=7, k=5):

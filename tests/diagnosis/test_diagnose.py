@@ -11,8 +11,8 @@ import unstraggle as us
 from unstraggle import Invalid, diagnose
 from unstraggle.trace import Trace, from_seconds, read, write
 
+from ..app.test_cli import run
 from ..straggling import cases
-from ..test_cli import run
 
 TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces" / "bytedance"
 CASES = cases()

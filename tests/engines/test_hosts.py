@@ -14,7 +14,7 @@ import pytest
 from unstraggle import Invalid
 from unstraggle.engines.mpi import command
 
-from ..test_engine_mpi import PROGRAM, ranks
+from .test_engine_mpi import PROGRAM, ranks
 
 HOSTS = (1, 2, 3)
 MEGABITS = 100

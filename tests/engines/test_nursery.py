@@ -17,7 +17,7 @@ from unstraggle.engines.nursery import PATIENCE, Nursery
 from unstraggle.testing import check_engine
 
 from ..problems import Asks, Constant
-from ..test_engine_local import SCRIPT, nothing_left_behind, run
+from .test_engine_local import SCRIPT, nothing_left_behind, run
 
 __all__ = ["nothing_left_behind"]
 

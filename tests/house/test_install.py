@@ -79,7 +79,7 @@ def test_the_venv_is_bare_and_runs_what_was_installed(core):
     code += "[name for name in sys.argv[1:] if u.find_spec(name)]]))"
     place, there = json.loads(start(core, "python", "-c", code, *OPTIONAL).stdout)
     assert there == [] and Path(place).is_relative_to(core)
-    assert (Path(place).parent / "live/page.html").exists()  # files that are not Python are part of the wheel
+    assert (Path(place).parent / "app/live/page.html").exists()  # files that are not Python are part of the wheel
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,10 @@ def test_importing_loads_little(module, heavy):
 def test_kernels_are_cached_and_importing_them_compiles_nothing():
     code = """
 from numba.core.dispatcher import Dispatcher
-from unstraggle import kernels, sums_kernel
+from unstraggle.runtime import sums_kernel
+from unstraggle.scheme import recovery_times
 from unstraggle.quantizers import cpu_kernels
-found = [v for m in (kernels, sums_kernel, cpu_kernels) for v in vars(m).values() if isinstance(v, Dispatcher)]
+found = [v for m in (recovery_times, sums_kernel, cpu_kernels) for v in vars(m).values() if isinstance(v, Dispatcher)]
 print(len(found), sum(len(one.signatures) for one in found), *{type(one._cache).__name__ for one in found})
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -10,7 +10,7 @@ from scipy.special import betainc
 
 from unstraggle import codes, simulate
 from unstraggle.latency import ShiftedExponential
-from unstraggle.papers.mmc_clustering.figure1.figure1 import Setting, figure1, order_statistic, reproduce_figure1
+from unstraggle.papers.mmc_clustering.figure1 import Setting, figure1, order_statistic, reproduce_figure1
 
 PAPER = ShiftedExponential(rate=10, shift=0.01)
 ROUNDS = 200_000

@@ -8,10 +8,10 @@ import pytest
 from unstraggle import Invalid
 from unstraggle.engines.virtual import Virtual
 from unstraggle.latency import Exponential
-from unstraggle.papers.quantized_osgc.figure1 import figure1 as quantized_osgc
-from unstraggle.papers.quantized_osgc.figure1 import figures as quantized_osgc_figures
-from unstraggle.papers.quantized_osgc.figure1 import logistic as quantized_osgc_logistic
-from unstraggle.papers.quantized_osgc.figure1.schemes import BUILD, Cluster, scheme, straggle_probabilities
+from unstraggle.papers.quantized_osgc import figure1 as quantized_osgc
+from unstraggle.papers.quantized_osgc import figures as quantized_osgc_figures
+from unstraggle.papers.quantized_osgc import logistic as quantized_osgc_logistic
+from unstraggle.papers.quantized_osgc.schemes import BUILD, Cluster, scheme, straggle_probabilities
 from unstraggle.plan.error import mean_squared_error
 from unstraggle.quantizers import ErrorFeedback
 from unstraggle.runtime.master import Master
@@ -19,9 +19,9 @@ from unstraggle.scheme.stop import Deadline
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("mlxtend")
-from unstraggle.papers.quantized_osgc.figure1 import training as training  # noqa: E402
-from unstraggle.papers.quantized_osgc.figure1.problems import ByteModel, accuracy, conv_net, mnist, python_text  # noqa: E402
-from unstraggle.papers.quantized_osgc.figure1.training import Estimator, Panel, Run, train  # noqa: E402
+from unstraggle.papers.quantized_osgc import training as training  # noqa: E402
+from unstraggle.papers.quantized_osgc.problems import ByteModel, accuracy, conv_net, mnist, python_text  # noqa: E402
+from unstraggle.papers.quantized_osgc.training import Estimator, Panel, Run, train  # noqa: E402
 
 torch.set_num_threads(1)  # many small products
 N = 10

@@ -9,9 +9,9 @@ from unstraggle import Invalid, Recovered, simulate
 from unstraggle.app.plots import front as picture
 from unstraggle.latency import Bernoulli, Empirical, Exponential, Heterogeneous, Network, Replay, ShiftedExponential
 from unstraggle.papers import FIGURES
-from unstraggle.papers.mmc_clustering.figure1.figure1 import Setting
-from unstraggle.papers.mmc_clustering.figure1.front import front as paper_front
-from unstraggle.papers.mmc_clustering.figure1.front import reproduce_front, work_conserving
+from unstraggle.papers.mmc_clustering.figure1 import Setting
+from unstraggle.papers.mmc_clustering.front import front as paper_front
+from unstraggle.papers.mmc_clustering.front import reproduce_front, work_conserving
 from unstraggle.plan import Front, orders
 from unstraggle.plan.designs import (
     Design,

@@ -22,7 +22,7 @@ from unstraggle import (
     simulate,
 )
 from unstraggle.latency import Exponential, ShiftedExponential
-from unstraggle.papers.mmc_clustering.figure1.figure1 import Setting
+from unstraggle.papers.mmc_clustering.figure1 import Setting
 
 LATENCY = ShiftedExponential(rate=1.0)
 

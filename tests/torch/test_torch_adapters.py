@@ -20,8 +20,8 @@ import unstraggle as us
 from unstraggle import Invalid
 from unstraggle.latency import ShiftedExponential
 
-from ..test_torch_coded import alone, difference, flat
 from ..torch_models import mlp, table
+from .test_torch_coded import alone, difference, flat
 
 SLOW = 1
 """The worker that is late in every step."""

@@ -15,8 +15,8 @@ from unstraggle.torch.layers import round_times, sorted_speeds
 from unstraggle.torch.layout import layout_of, trainable
 from unstraggle.torch.stages import Staged, backward_order, joints
 
-from ..test_torch_coded import alone, coded, difference, late
 from ..torch_models import Residual, Tied, Unet, mlp, table
+from .test_torch_coded import alone, coded, difference, late
 
 BLOCKS = "blocks([1, 2], uncoded(4), cyclic_repetition(4, s=2))"
 

@@ -10,7 +10,7 @@ import unstraggle as us
 from unstraggle import Invalid
 from unstraggle.plan import second_moment_weights, shrinkage
 
-from ..test_bits import grid
+from ..plan.test_bits import grid
 
 torch = pytest.importorskip("torch")
 TwoTrackAdam = us.torch.TwoTrackAdam
