@@ -63,10 +63,10 @@ def _key(entry: str) -> str:
 
 
 def _coded(code: Any) -> Code:
-    from ..study.expression import parse_code
+    from ..study.expression import find_code
 
     if isinstance(code, str):
-        return parse_code(code)
+        return find_code(code)
     found = getattr(code, "code", code)
     if not isinstance(found, Code):
         raise Invalid(f"cite takes a Code, an expression such as 'uncoded(4)' or a Plan, but got {type(code).__name__}.")

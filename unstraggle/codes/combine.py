@@ -117,7 +117,8 @@ def blocks(sizes: Sequence[float], *codes: Code, work: Sequence[float] | None = 
     coef = vstack([code.messages.coef for code in used], format="csr")
     messages = _one_after_another(used, coef, block=_shifted([code.messages.block for code in used], first))
     covered = tuple(fraction * size for code, fraction, _ in kept for size in code.blocks)
-    name = f"blocks({_numbers(sizes)}, {', '.join(code.name for code in codes)}{f', work={_numbers(work)}' if work else ''})"
+    given = "" if work is None else f", work={_numbers(work)}"
+    name = f"blocks({_numbers(sizes)}, {', '.join(code.name for code in codes)}{given})"
     quantizer = common_quantizer("blocks", used)
     return Code(name, codes[0].n, tasks, messages, _decoder(used), blocks=covered, quantizer=quantizer)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..checks import require_count, require_load
 from ..scheme.code import Code, Messages
 from ..scheme.decoders import Span
+from ..scheme.names import seeded
 from ..scheme.rule import Need
 from .cyclic_repetition import Construction, cyclic_matrix
 from .facts import scheme
@@ -44,7 +45,8 @@ def correlated_mmc(n: int, load: int, order: int, construction: Construction | N
     matrix = cyclic_matrix(n, order - 1, construction, seed)
     messages = Messages(worker, order + step, matrix[number])
     rule = Need(n - order + 1, tuple(_copies(number, a) for a in range(n)))
-    name = f"correlated_mmc({n}, load={load}, order={order})"
+    chosen = (f", construction={construction!r}" if construction else "") + seeded(seed)
+    name = f"correlated_mmc({n}, load={load}, order={order}{chosen})"
     return Code(name, n, cyclic_tasks(n, load), messages, Span(messages.coef, rule))
 
 

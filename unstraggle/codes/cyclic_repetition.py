@@ -12,6 +12,7 @@ from ..checks import require_stragglers
 from ..encoders.support import cyclic_mask
 from ..errors import Invalid
 from ..scheme.code import Code
+from ..scheme.names import seeded
 from ..scheme.rule import Need
 from .facts import scheme
 from .shared import cyclic_tasks, one_message
@@ -45,7 +46,7 @@ def cyclic_repetition(n: int, s: int, construction: Construction | None = None, 
     """
     n, s = require_stragglers("cyclic_repetition", n, s)
     matrix = cyclic_matrix(n, s, construction, seed)
-    chosen = f", construction={construction!r}" if construction else ""
+    chosen = (f", construction={construction!r}" if construction else "") + seeded(seed)
     rule = Need(n - s, tuple(range(n)))
     return one_message(f"cyclic_repetition({n}, s={s}{chosen})", cyclic_tasks(n, s + 1), matrix, rule)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..checks import require_stragglers
 from ..errors import Invalid
 from ..scheme.code import Code
+from ..scheme.names import number
 from .combine import stack
 from .cyclic_repetition import cyclic_repetition
 from .facts import scheme
@@ -40,4 +41,4 @@ def partial_stragglers(n: int, s: int, slowdown: float) -> Code:
         )
     plain = (s + 1) / (s + slowdown)
     code = stack(uncoded(n), cyclic_repetition(n, s), shares=(plain, 1 - plain))
-    return replace(code, name=f"partial_stragglers({n}, s={s}, slowdown={slowdown:g})")
+    return replace(code, name=f"partial_stragglers({n}, s={s}, slowdown={number(slowdown)})")

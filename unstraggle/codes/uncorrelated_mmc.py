@@ -12,6 +12,7 @@ from ..encoders.support import threshold
 from ..errors import Invalid
 from ..scheme.code import Code, Messages
 from ..scheme.decoders import Span
+from ..scheme.names import seeded
 from ..scheme.rule import Need
 from .facts import scheme
 from .shared import cyclic_tasks
@@ -43,7 +44,7 @@ def uncorrelated_mmc(n: int, load: int, orders: Sequence[int], seed: int = 0) ->
     mask = (np.arange(n)[None, :] - worker[:, None]) % n < after[:, None]
     messages = Messages(worker, after, null_space(mask, seed))
     rule = Need(threshold(mask), tuple(range(len(mask))))
-    name = f"uncorrelated_mmc({n}, load={load}, orders={list(steps)})"
+    name = f"uncorrelated_mmc({n}, load={load}, orders={list(steps)}{seeded(seed)})"
     return Code(name, n, cyclic_tasks(n, load), messages, Span(messages.coef, rule))
 
 

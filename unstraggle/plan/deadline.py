@@ -19,6 +19,7 @@ from ..errors import Invalid
 from ..latency import Heterogeneous
 from ..scheme.code import Code, Messages
 from ..scheme.decoders import Fixed
+from ..scheme.names import no_expression
 from ..scheme.stop import Deadline
 from .base import Plan
 from .bits import bits as allocate
@@ -204,7 +205,9 @@ def _unbiased(code: Code, trial: Trial) -> Code:
     table = code.messages
     scale = (1 - trial.assumed[table.worker]) / (1 - trial.p[table.worker])
     coef = csr_array(diags_array(scale) @ table.coef)
-    fitted = replace(code, messages=Messages(table.worker, table.after, coef, table.block), decoder=Fixed(coef))
+    name = no_expression(f"optimally_structured(n={code.n}, k={code.k}), unbiased at a deadline of {trial.tau:.4g}")
+    messages = Messages(table.worker, table.after, coef, table.block)
+    fitted = replace(code, name=name, messages=messages, decoder=Fixed(coef))
     return fitted if trial.bits is None else with_bits(fitted, trial.bits[table.worker])
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from .program import Outgoing, Program
 
 if TYPE_CHECKING:
     from ..quantizers import Quantizer
-    from .decoders import Decoder
+    from .decoders import Decoder, Linear
     from .noise import NoiseGain
 
 FULL_BITS = 32
@@ -149,11 +150,6 @@ class Code:
         work = np.append(self.tasks.work, 0.0)[self.tasks.queues].cumsum(axis=1)
         return _frozen(work[self.messages.worker, self.messages.after - 1])
 
-    @cached_property
-    def last_task(self) -> NDArray[np.int64]:
-        """(M,) the task after which message m may leave."""
-        return _frozen(self.tasks.queues[self.messages.worker, self.messages.after - 1])
-
     def program(self, worker: int) -> Program:
         """All that one worker must know to take part: small and picklable."""
         if not 0 <= worker < self.n:
@@ -184,6 +180,19 @@ class Code:
         from .noise import noise_gain
 
         return noise_gain(self, rng=rng)
+
+    def save(self, path: PathLike[str] | str) -> None:
+        """Write all of it to a file (.npz, no pickle), for codes that no expression makes; `Code.read` reads it again."""
+        from .saved import save
+
+        save(self, path)
+
+    @staticmethod
+    def read(path: PathLike[str] | str, decoders: Sequence[type[Linear]] = ()) -> Code:
+        """The code in a file of `save`; everything in it is checked. decoders: classes of your own that it decodes with."""
+        from .saved import read
+
+        return read(path, decoders)
 
     def check(self) -> None:
         """Raise `Invalid` unless the tables fit together; `testing.check_code` also tests what they mean."""

@@ -13,6 +13,8 @@ from ..latency import Latency
 from ..scheme.code import Code
 
 LONGEST = 10_000
+SAVED = ".npz"
+"""How files of saved codes end."""
 
 
 def parse_code(text: str) -> Code:
@@ -21,10 +23,21 @@ def parse_code(text: str) -> Code:
     >>> parse_code("cluster(correlated_mmc(10, load=10, order=6), times=4)").n
     40
     """
+    if "<" in text:
+        raise Invalid(f"{text!r} is the name of a code that no expression makes. Save the code: code.save('code.npz').")
     code = _parse(text, {name: getattr(codes, name) for name in codes.SCHEMES}, "code")
     if not isinstance(code, Code):
         raise Invalid(f"A code expression must be a call such as cyclic_repetition(10, s=2), but got {text!r}.")
     return code
+
+
+def find_code(text: str) -> Code:
+    """The code that a user names: an expression, or a file of `Code.save`, which ends with .npz.
+
+    >>> find_code("uncoded(4)").n
+    4
+    """
+    return Code.read(text) if text.strip().endswith(SAVED) else parse_code(text)
 
 
 def parse_latency(text: str) -> Latency:

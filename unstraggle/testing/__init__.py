@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..scheme.saved import same_code
 from .codes import BrokenCode, CodeReport, Recorded, check_code, example_payloads
 from .engines import BrokenEngine, EngineReport, check_engine
 from .quantizers import BrokenQuantizer, QuantizerReport, check_quantizer
@@ -18,4 +19,5 @@ __all__ = [
     "check_engine",
     "check_quantizer",
     "example_payloads",
+    "same_code",
 ]
