@@ -16,6 +16,7 @@ from .erasurehead import erasurehead as erasurehead
 from .expander import expander as expander
 from .facts import Facts, facts_of
 from .fractional_repetition import fractional_repetition as fractional_repetition
+from .graph_assignment import graph_assignment as graph_assignment
 from .ignore_stragglers import ignore_stragglers as ignore_stragglers
 from .lagrange import lagrange as lagrange
 from .modify import hybrid as hybrid
