@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from .runtime.round import Cancel, Round, State
     from .runtime.worker import work
     from .scheme.code import Code, Messages, Tasks
-    from .scheme.decoders import Fixed, LeastSquares, Parts, Span
+    from .scheme.decoders import Decoder, Fixed, LeastSquares, Linear, Parts, Span
     from .scheme.noise import NoiseGain, noise_gain
     from .scheme.program import Program
     from .scheme.rule import Need
-    from .scheme.stop import Count, Deadline, First, Linger, Recovered
+    from .scheme.stop import Count, Deadline, First, Linger, Recovered, Stop
     from .study.expression import parse_code, parse_latency
     from .study.rounds import Rounds, Sample
     from .study.simulation import replay, simulate
@@ -30,7 +30,7 @@ __version__ = "0.1.0"
 
 HOMES = {
     **dict.fromkeys(("Code", "Messages", "Tasks"), "scheme.code"),
-    **dict.fromkeys(("Fixed", "LeastSquares", "Parts", "Span"), "scheme.decoders"),
+    **dict.fromkeys(("Decoder", "Fixed", "LeastSquares", "Linear", "Parts", "Span"), "scheme.decoders"),
     **dict.fromkeys(("Diagnosis", "diagnose"), "diagnosis"),
     **dict.fromkeys(("Invalid", "NotRecovered", "UnstraggleError"), "errors"),
     **dict.fromkeys(("parse_code", "parse_latency"), "study.expression"),
@@ -39,7 +39,7 @@ HOMES = {
     **dict.fromkeys(("Cancel", "Round", "State"), "runtime.round"),
     **dict.fromkeys(("Rounds", "Sample"), "study.rounds"),
     **dict.fromkeys(("replay", "simulate"), "study.simulation"),
-    **dict.fromkeys(("Count", "Deadline", "First", "Linger", "Recovered"), "scheme.stop"),
+    **dict.fromkeys(("Count", "Deadline", "First", "Linger", "Recovered", "Stop"), "scheme.stop"),
     "Program": "scheme.program",
     "work": "runtime.worker",
     "Estimate": "runtime.estimate",
@@ -58,6 +58,7 @@ __all__ = [
     "Code",
     "Count",
     "Deadline",
+    "Decoder",
     "Diagnosis",
     "Dropped",
     "Elapsed",
@@ -67,6 +68,7 @@ __all__ = [
     "Invalid",
     "Joined",
     "LeastSquares",
+    "Linear",
     "Linger",
     "Lost",
     "Master",
@@ -82,6 +84,7 @@ __all__ = [
     "Sample",
     "Span",
     "State",
+    "Stop",
     "Tasks",
     "UnstraggleError",
     "WorkerFailed",

@@ -11,7 +11,7 @@ from torch import nn
 import unstraggle as us
 from unstraggle import Invalid, simulate
 from unstraggle.latency import ShiftedExponential
-from unstraggle.torch.layers import round_times, sorted_speeds
+from unstraggle.torch.layer_plan import round_times, sorted_speeds
 from unstraggle.torch.layout import layout_of, trainable
 from unstraggle.torch.stages import Staged, backward_order, joints
 

@@ -17,6 +17,8 @@ from ..codes.optimally_structured import optimally_structured, overlap
 from ..codes.quantized import with_bits
 from ..errors import Invalid
 from ..latency import Heterogeneous
+from ..latency.base import per_task
+from ..scheme.arrivals import Survival
 from ..scheme.code import Code, Messages
 from ..scheme.decoders import Fixed
 from ..scheme.names import no_expression
@@ -212,7 +214,7 @@ def _unbiased(code: Code, trial: Trial) -> Code:
 
 
 def _require(latency: Any, n: int, dim: Any, budget: Any, bandwidth: Any) -> None:
-    if not hasattr(latency, "survival") or getattr(latency, "per", "round") == "task":
+    if not isinstance(latency, Survival) or per_task(latency):
         raise Invalid(
             f"deadline needs a latency model that knows P(late), with one speed a worker a round, but got {latency!r}."
         )

@@ -10,9 +10,9 @@ import numpy as np
 from ..checks import require_workers
 from ..codes import cyclic_repetition, fractional_repetition, uncoded
 from ..errors import Invalid
-from ..latency.base import Family, OneSpeed
+from ..latency.base import Family, OneSpeed, per_task
 from ..randomness import Seed, generator
-from ..scheme.arrivals import Latency
+from ..scheme.arrivals import Latency, OrderStatistics
 from ..study.rounds import Sample
 from .base import Plan
 from .draws import Draws, Times, require_latency, require_rounds, sent, smallest
@@ -89,8 +89,9 @@ def _cyclic(draws: Draws) -> Iterator[Option]:
 
 def _exact(latency: Any, n: int) -> Times | None:
     """(n,) means of the ordered speeds; None where they are not computed exactly or a worker has more than one speed."""
-    own = getattr(type(latency), "order_statistics", OneSpeed.order_statistics)
-    if own is OneSpeed.order_statistics or getattr(latency, "per", "round") == "task":
+    if not isinstance(latency, OrderStatistics) or per_task(latency):
+        return None
+    if isinstance(latency, OneSpeed) and type(latency).order_statistics is OneSpeed.order_statistics:
         return None
     means = np.asarray(latency.order_statistics(n), dtype=float)
     if np.isnan(means).any():

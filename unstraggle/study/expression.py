@@ -48,7 +48,7 @@ def parse_latency(text: str) -> Latency:
     """
     models = {name: getattr(latency, name) for name in latency.MODELS}
     model: Latency = _parse(text, models, "latency model")
-    if not hasattr(model, "sample"):
+    if not isinstance(model, Latency):
         raise Invalid(f"A latency expression must be a call such as ShiftedExponential(rate=10, shift=0.01), but got {text!r}.")
     return model
 

@@ -15,7 +15,7 @@ from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..runtime.events import Arrived, Elapsed, Event
 from ..runtime.round import Round, State, require_load, require_stop_by
-from ..scheme.arrivals import Latency, Speeds, checked
+from ..scheme.arrivals import Latency, Resumes, Speeds, checked
 from ..scheme.code import Code
 from ..scheme.recovery import By, Load, require_by
 from ..scheme.stop import Recovered, Stop
@@ -154,7 +154,7 @@ def _chunk(
 
 def _from_round(latency: Any, first: int) -> Any:
     """The model from a later round on, for models that replay rounds in order."""
-    return latency.from_round(first) if first and hasattr(latency, "from_round") else latency
+    return latency.from_round(first) if first and isinstance(latency, Resumes) else latency
 
 
 def _fused_piece(code: Code, latency: Any, load: Load, rounds: int, rng: np.random.Generator) -> Result:
