@@ -15,8 +15,22 @@ from ..errors import Invalid
 from ..quantizers.base import Codec
 from ..scheme.code import Code, Messages, Tasks
 from ..scheme.decoders import direct_sum
+from .facts import scheme
 
 
+@scheme(
+    "join",
+    "cluster(correlated_mmc(6, load=3, order=2), times=2)",
+    sent="B = diag(B_1, ..., B_P):  each code on workers and data of its own",
+    decoded="g = g_1 + ... + g_P,  each decoded by its code",
+    papers=("ozfatura2019gradient",),
+    tried=(
+        "cluster(correlated_mmc(5, load=5, order=3), times=3)",
+        "cluster(uncorrelated_mmc(5, load=5, orders=[3, 5]), times=2)",
+        "cluster(cyclic_repetition(6, s=2), uncoded_mmc(4, load=2))",
+        "cluster(lagrange(8, load=4), uncoded(3))",
+    ),
+)
 def cluster(*codes: Code, times: int = 1) -> Code:
     """Independent clusters, each with its own workers and its own share of the data ([A] section III-C).
 
@@ -42,6 +56,14 @@ def cluster(*codes: Code, times: int = 1) -> Code:
     return Code(f"cluster({inside})", sum(c.n for c in several), tasks, messages, _decoder(several), data=_data(several))
 
 
+@scheme(
+    "join",
+    "stack(uncoded(12), fractional_repetition(12, s=2), shares=[0.5, 0.5])",
+    sent="the messages of code 1 on share 1 of the data,  then those of code 2 on share 2, ...,  from the same workers",
+    decoded="g = g_1 + g_2 + ...,  each decoded by its code",
+    papers=(),
+    tried=("stack(uncoded(6), cyclic_repetition(6, s=2), shares=[0.25, 0.75])",),
+)
 def stack(*codes: Code, shares: Sequence[float] | None = None) -> Code:
     """The same workers run several codes one after the other, each on its own share of the data.
 
@@ -58,6 +80,14 @@ def stack(*codes: Code, shares: Sequence[float] | None = None) -> Code:
     return Code(name, codes[0].n, tasks, _one_after_another(codes, coef), _decoder(codes), data=_data(codes))
 
 
+@scheme(
+    "join",
+    "blocks([1, 1], cyclic_repetition(12, s=1), cyclic_repetition(12, s=3))",
+    sent="the messages of code b hold the coordinates of block b only;  a worker does block 0, then block 1, ...",
+    decoded="g = (g[block 0], g[block 1], ...),  each decoded by its code",
+    papers=("wang2021optimization",),
+    tried=("blocks([1, 3, 2], uncoded(6), cyclic_repetition(6, s=2), cyclic_repetition(6, s=4))",),
+)
 def blocks(sizes: Sequence[float], *codes: Code, work: Sequence[float] | None = None) -> Code:
     """Different codes for different blocks of coordinates, on the same workers and data ([B]).
 
@@ -86,7 +116,8 @@ def blocks(sizes: Sequence[float], *codes: Code, work: Sequence[float] | None = 
     coef = vstack([code.messages.coef for code in used], format="csr")
     messages = _one_after_another(used, coef, block=_shifted([code.messages.block for code in used], first))
     covered = tuple(fraction * size for code, fraction, _ in kept for size in code.blocks)
-    name = f"blocks({_numbers(sizes)}, {', '.join(code.name for code in codes)}{f', work={_numbers(work)}' if work else ''})"
+    given = "" if work is None else f", work={_numbers(work)}"
+    name = f"blocks({_numbers(sizes)}, {', '.join(code.name for code in codes)}{given})"
     return Code(name, codes[0].n, tasks, messages, _decoder(used), blocks=covered)
 
 

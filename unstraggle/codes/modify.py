@@ -16,6 +16,7 @@ from ..scheme.code import Code
 from ..scheme.decoders import Part, Parts, Span, parts_of
 from ..scheme.noise import set_noise_gain, survivor_sets
 from ..scheme.rule import Leaf, Need
+from .facts import scheme
 from .quantized import per_message, require_bits, require_dim, with_bits, with_codecs
 
 SETS = 60
@@ -25,11 +26,24 @@ DROWNED, AMPLIFIED = 1.0, 3.0
 """Noise over gradient, and over that of the bits without a code, above both of which `quantize` refuses."""
 
 
+@scheme(
+    "change",
+    "hybrid(cluster(uncorrelated_mmc(3, load=3, orders=[1, 3]), times=4))",
+    sent="as the code,  but the last message of worker i is Σ_j g_j over all that it holds in its cluster",
+    decoded="as the code;  where workers hold all of their cluster, one such message completes it",
+    papers=("ozfatura2019gradient",),
+    tried=(
+        "hybrid(uncorrelated_mmc(5, load=5, orders=[3, 5]))",
+        "hybrid(cluster(correlated_mmc(5, load=5, order=3), times=2))",
+        "hybrid(uncorrelated_mmc(8, load=4, orders=[2, 3, 4]))",
+    ),
+)
 def hybrid(code: Code) -> Code:
     """A worker that finishes everything sends the plain sum of it instead of its last coded message ([A] section III-D).
 
     Where workers hold all of their cluster's data, one finished worker completes the cluster, so the result is never later
-    than the code nor than repetition. Where they hold less there is no threshold: decide by span.
+    than the code nor than repetition. Where they hold less there is no threshold: decide by span. Each worker adds up in the
+    order of its tasks, which differs within a cluster, so that two such sums agree up to rounding and not to the bit.
 
     >>> from unstraggle.codes import uncorrelated_mmc
     >>> hybrid(uncorrelated_mmc(5, load=5, orders=[3, 5])).threshold
@@ -90,6 +104,19 @@ def _without(child: Leaf | Need, gone: frozenset[int]) -> Any:
     return Need(child.count, tuple(left)) if len(left) >= child.count else None
 
 
+@scheme(
+    "change",
+    "quantize(fractional_repetition(12, s=2), bits=4, bucket=512)",
+    sent="Q(m_i),  random with  E Q(m) = m  and  E |Q(m) - m|² ≤ ω |m|²",
+    decoded="g + noise = Σ_i a_i Q(m_i),  with the weights of the code",
+    papers=("alistarh2017qsgd",),
+    tried=(
+        "quantize(fractional_repetition(6, s=2), bits=[4, 4, 4, 8, 8, 32], bucket=512)",
+        "quantize(stochastic(8, p=0.3), bits=1)",
+    ),
+    limit="4 bits",
+    note="The time is that of computing: what fewer bytes save depends on the link, see [quantisers](quantizers.md).",
+)
 def quantize(
     code: Code, bits: Any = None, bucket: int | None = None, *, codec: Any = None, dim: int = 10**6, force: bool = False
 ) -> Code:

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.message import Message, Order, WorkerFailed
-from .base import Engine
+from .base import Engine, Processes
 
 if TYPE_CHECKING:
     from .chaos import Chaos
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .ray import Ray
     from .virtual import Virtual
 
-__all__ = ["MPI", "Chaos", "Engine", "Local", "Message", "Order", "Ray", "Virtual", "WorkerFailed"]
+__all__ = ["MPI", "Chaos", "Engine", "Local", "Message", "Order", "Processes", "Ray", "Virtual", "WorkerFailed"]
 
 HOMES = {"Chaos": ".chaos", "Local": ".local", "MPI": ".mpi", "Ray": ".ray", "Virtual": ".virtual"}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..blocks import block_slices
 from ..errors import Invalid, UnstraggleError
-from ..problems.base import Problem
+from ..problems.base import Problem, Restricts
 from ..runtime.events import Lost
 from ..runtime.message import Incoming, Order
 from ..runtime.payload import number_type
@@ -156,7 +156,7 @@ class Ray:
     def _prepare(self, worker: int) -> Any:
         """Give a worker its share by Ray's object store: the whole problem, once to each machine, where it cannot be cut."""
         program = self._code.program(worker)
-        if not hasattr(self.problem, "only") and self._whole is None:
+        if not isinstance(self.problem, Restricts) and self._whole is None:
             self._whole = load().put(self.problem)
         share = share_of(self.problem, program) if self._whole is None else self._whole
         slices = tuple(block_slices(self.problem.dim, self._code.blocks))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from itertools import pairwise
 from multiprocessing.reduction import DupFd
 from typing import Any
@@ -55,12 +54,7 @@ def _attached(size: int, fd: Fd) -> Area:
 
 
 def _anonymous_file(size: int) -> int:
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("unstraggle", os.MFD_CLOEXEC)
-    else:
-        file, path = tempfile.mkstemp(prefix="unstraggle-")
-        os.unlink(path)
-        fd = file
+    fd = os.memfd_create("unstraggle", os.MFD_CLOEXEC)
     os.ftruncate(fd, size)
     return fd
 

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from ..blocks import block_slices
 from ..errors import Invalid
-from ..problems.base import Problem
+from ..problems.base import ComputesAll, Problem
 from ..randomness import Seed, generator
 from ..runtime.events import Dropped
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.payload import number_type, pack
 from ..runtime.worker import encode
-from ..scheme.arrivals import Latency, checked
+from ..scheme.arrivals import Latency, Resumes, checked
 from ..scheme.code import Code
 from ..scheme.program import Outgoing
 from .base import prepared
@@ -93,7 +93,7 @@ class Virtual:
 
     def _draw(self, round: int) -> NDArray[np.float64]:
         model: Any = self._latency
-        if round and hasattr(model, "from_round"):
+        if round and isinstance(model, Resumes):
             model = model.from_round(round)
         return np.asarray(checked(model.sample(self._code, 1, self._rng), model)[0])
 
@@ -103,7 +103,7 @@ class Virtual:
         return Message(int(self._code.messages.worker[m]), m, self._round, self._clock, payload, checksum)
 
     def _payload(self, message: Outgoing) -> Any:
-        if not self._partials and len(self._slices) == 1 and hasattr(self.problem, "grads"):
+        if not self._partials and len(self._slices) == 1 and isinstance(self.problem, ComputesAll):
             grads = self.problem.grads(self._order.params, self._order.step)
             self._partials = {(part, 0): grad for part, grad in enumerate(grads)}
         for part, block in message.pairs:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from .base import Problem
+from .base import Accumulates, ComputesAll, Encodes, HasLoss, Problem, Restricts, Shares
 from .least_squares import LeastSquares
 from .logistic import Logistic
 
-__all__ = ["LeastSquares", "Logistic", "Problem"]
+__all__ = [
+    "Accumulates",
+    "ComputesAll",
+    "Encodes",
+    "HasLoss",
+    "LeastSquares",
+    "Logistic",
+    "Problem",
+    "Restricts",
+    "Shares",
+]

@@ -66,7 +66,9 @@ class Share:
     @cached_property
     def adds(self) -> bool:
         """Whether the problem adds partial gradients up by itself."""
-        return hasattr(self.problem, "accumulate") and self.dtype.kind != "c"
+        from ..problems.base import Accumulates
+
+        return isinstance(self.problem, Accumulates) and self.dtype.kind != "c"
 
 
 def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: Callable[[float], None]) -> None:
@@ -118,9 +120,11 @@ def stretched(times: Times, end: float, work: tuple[float, ...]) -> Times:
 def share_of(problem: Any, program: Program) -> Problem:
     """A problem without the partitions that a program does not need, if it can be cut: `problem.only(parts)`, or
     `problem.share(worker, parts)` where it wants to know whose share it is."""
+    from ..problems.base import Restricts, Shares
+
     parts = {part for part, _ in program.tasks}
-    if hasattr(problem, "share"):
-        return problem.share(program.worker, parts)  # type: ignore[no-any-return]
-    if hasattr(problem, "only"):
-        return problem.only(parts)  # type: ignore[no-any-return]
+    if isinstance(problem, Shares):
+        return problem.share(program.worker, parts)
+    if isinstance(problem, Restricts):
+        return problem.only(parts)
     return problem  # type: ignore[no-any-return]

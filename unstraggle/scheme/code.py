@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..quantizers.plain import PLAIN, Plain
 from .program import Outgoing, Program
 
 if TYPE_CHECKING:
-    from .decoders import Decoder
+    from .decoders import Decoder, Linear
     from .noise import NoiseGain
 
 FULL_BITS = PLAIN.bits
@@ -185,11 +186,6 @@ class Code:
         work = np.append(self.tasks.work, 0.0)[self.tasks.queues].cumsum(axis=1)
         return _frozen(work[self.messages.worker, self.messages.after - 1])
 
-    @cached_property
-    def last_task(self) -> NDArray[np.int64]:
-        """(M,) the task after which message m may leave."""
-        return _frozen(self.tasks.queues[self.messages.worker, self.messages.after - 1])
-
     def program(self, worker: int) -> Program:
         """All that one worker must know to take part: small and picklable."""
         if not 0 <= worker < self.n:
@@ -210,6 +206,19 @@ class Code:
         from .noise import noise_gain
 
         return noise_gain(self, rng=rng)
+
+    def save(self, path: PathLike[str] | str) -> None:
+        """Write all of it to a file (.npz, no pickle), for codes that no expression makes; `Code.read` reads it again."""
+        from .saved import save
+
+        save(self, path)
+
+    @staticmethod
+    def read(path: PathLike[str] | str, decoders: Sequence[type[Linear]] = (), codecs: Sequence[type[Any]] = ()) -> Code:
+        """The code in a file of `save`; everything in it is checked. decoders, codecs: classes of your own that it has."""
+        from .saved import read
+
+        return read(path, decoders, codecs)
 
     def check(self) -> None:
         """Raise `Invalid` unless the tables fit together; `testing.check_code` also tests what they mean."""

@@ -289,6 +289,19 @@ class Fixed(Linear):
 
 
 @dataclass(frozen=True, eq=False)
+class OneStep(Linear):
+    """Every message that arrived counts the same, scale * M / (number of them): one step towards the sum (Charles et al. 2017).
+
+    scale: 1 / (copies of a partition, times their coefficients). Without idle workers M is n.
+    """
+
+    scale: float = 1.0
+
+    def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        return np.asarray(got[None] * (self.scale * self.size / max(1, int(got.sum()))))
+
+
+@dataclass(frozen=True, eq=False)
 class Parts:
     """The decoder of a direct sum: every part decodes its own messages."""
 

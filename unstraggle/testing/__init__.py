@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..scheme.saved import same_code
 from .approximate import ApproximateReport
 from .codecs import BrokenCodec, CodecReport, check_codec
 from .codes import CodeReport, check_code
@@ -21,4 +22,5 @@ __all__ = [
     "check_codec",
     "check_engine",
     "example_payloads",
+    "same_code",
 ]

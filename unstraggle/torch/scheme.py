@@ -11,7 +11,7 @@ from ..errors import Invalid
 from ..plan.base import Plan
 from ..scheme.code import Code
 from ..scheme.stop import Stop
-from ..study.expression import parse_code
+from ..study.expression import find_code
 from ..trace import Trace, read
 
 log = logging.getLogger("unstraggle")
@@ -26,7 +26,7 @@ def resolve(scheme: Any, workers: int | None, latency: Any, dim: int) -> tuple[C
     if not isinstance(scheme, str):
         raise Invalid(f'scheme is a code, an expression, a plan, "auto" or "none", but got {scheme!r}.')
     if scheme not in ("auto", "none"):
-        return _checked(parse_code(scheme), workers), None
+        return _checked(find_code(scheme), workers), None
     if workers is None:
         raise Invalid(f'scheme="{scheme}" needs workers=, the number of workers.')
     if scheme == "none":
