@@ -11,6 +11,7 @@ import pytest
 
 from unstraggle import Code, Invalid, codes, plan
 from unstraggle.latency import ShiftedExponential
+from unstraggle.quantizers import QSGD, ErrorFeedback
 from unstraggle.scheme.decoders import Linear
 from unstraggle.scheme.saved import packed, same_code
 from unstraggle.study.expression import find_code
@@ -23,10 +24,30 @@ def test_every_code_comes_back_to_the_bit(expression, tmp_path):
     code = example(expression)
     code.save(tmp_path / "code.npz")
     again = Code.read(tmp_path / "code.npz")
-    assert same_code(again, code) and again.name == code.name and again.quantizer == code.quantizer
+    assert same_code(again, code) and again.name == code.name and repr(again.messages.codec) == repr(code.messages.codec)
     assert type(again.decoder) is type(code.decoder) and again.decoder.rule == code.decoder.rule
     everything = np.ones(len(code.messages), dtype=bool)
     assert again.decoder.weights(everything).tobytes() == code.decoder.weights(everything).tobytes()
+
+
+@dataclass(frozen=True)
+class Halves(QSGD):
+    """A codec of a stranger."""
+
+    half: float = 0.5
+
+
+def test_codecs_with_memory_and_of_strangers(tmp_path):
+    """What a codec remembers is not saved; a class of one's own is named by who reads the file."""
+    feedback = codes.quantize(codes.uncoded(2), codec=ErrorFeedback(QSGD(4), scaled=True))
+    feedback.messages.codec[0].encode(np.ones(4), seed=0)
+    feedback.save(tmp_path / "code.npz")
+    again = Code.read(tmp_path / "code.npz").messages.codec[0]
+    assert again.scaled and again.codec == QSGD(4) and again.error is None
+    codes.quantize(codes.uncoded(2), codec=Halves(4, half=0.25)).save(tmp_path / "code.npz")
+    with pytest.raises(Invalid, match=r"The saved codec 'Halves' is not of this library. Give its class"):
+        Code.read(tmp_path / "code.npz")
+    assert Code.read(tmp_path / "code.npz", codecs=[Halves]).messages.codec[1] == Halves(4, half=0.25)
 
 
 def test_a_code_without_an_expression_is_found_by_its_file(tmp_path):
@@ -128,7 +149,7 @@ HOSTILE = {
     "a rule of words": (with_piece(rule={"count": 1, "of": ["os.system"]}), "whole numbers, but has 'os.system'"),
     "an unknown decoder": (with_piece(kind="builtins.eval"), "is not of this library"),
     "a field that is not one": (with_piece(fields=["rows", "target", "of", "tasks.worker"]), "damaged"),
-    "an unknown quantiser": (with_header(quantizer={"kind": "system"}), "quantiser 'system'"),
+    "an unknown codec": (with_header(codecs=[{"kind": "system"}]), "codec 'system'"),
     "work that is not a number": (with_table(tasks__work=np.full(18, np.nan)), "positive finite numbers"),
     "text for numbers": (with_table(tasks__part=np.array(["rm -rf"] * 18)), "does not hold numbers"),
     "blocks that are too large": (with_header(blocks=[2.0, 2.0]), "positive fractions"),

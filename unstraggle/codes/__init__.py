@@ -9,6 +9,7 @@ from .bernoulli import bernoulli as bernoulli
 from .combine import blocks as blocks
 from .combine import cluster as cluster
 from .combine import stack as stack
+from .communication_efficient import communication_efficient as communication_efficient
 from .correlated_mmc import correlated_mmc as correlated_mmc
 from .correlated_mmc import uncoded_mmc as uncoded_mmc
 from .cyclic_repetition import cyclic_repetition as cyclic_repetition

@@ -81,6 +81,11 @@ def clock(latency: Any) -> Any:
 def _checked(code: Code, workers: int | None) -> Code:
     if code.data is not None:
         raise Invalid(f"{code.name} computes on encoded data, which no network can. Use a code for partial gradients.")
+    if code.messages.mixes > 1:
+        raise Invalid(
+            f"{code.name} mixes equal blocks of the gradient, which the layers of a network do not divide into. Use a code "
+            "over all coordinates, such as fractional_repetition, and quantize for shorter messages."
+        )
     if workers is not None and workers != code.n:
         raise Invalid(
             f"{code.name} is for n={code.n} workers, but got workers={workers}. Leave workers out, or change the code."
