@@ -29,7 +29,7 @@ def test_every_set_of_survivors_gives_the_gradient(n, s, blocks):
 
 def test_one_message_less_is_not_enough():
     code = codes.communication_efficient(6, s=1, blocks=2)
-    assert not code.decoder.decode(np.arange(6) >= 2).exact
+    assert not code.decoder.decode(np.arange(6) >= 2).exact()
 
 
 def test_live_with_half_the_bytes():

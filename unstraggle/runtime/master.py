@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..engines.base import Engine
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
+from ..scheme.noise import require_digits
 from ..scheme.recovery import Sending
 from ..scheme.stop import Planned, Stop, code_and_stop
 from .estimate import Estimate, Split
@@ -85,6 +86,7 @@ class Master:
         self._lost: dict[int, bool] = {}
         self._suspects: set[int] = set()
         self._count, self._busy = 0, threading.Lock()
+        self._eps = require_digits(self.code, np.dtype(engine.problem.dtype))
         engine.open(self.code)
         self._gather = Gather(self.code, engine.problem.dim, np.dtype(engine.problem.dtype))
         self._recorder = Recorder(self.code, trace)
@@ -120,7 +122,7 @@ class Master:
         limit = None if self._patience is None or usual is None else self._patience * usual
         remind = FIRST_REMIND if usual is None else max(1.0, REMIND * usual)
         lost = tuple(sorted(self._lost.items()))
-        return Terms(self._policy, limit, remind, self._sending, lost, frozenset(self._suspects))
+        return Terms(self._policy, limit, remind, self._sending, lost, frozenset(self._suspects), self._eps)
 
     def _learn(self, round: Round) -> None:
         """Keep what the next round must know: who is lost, who failed, and how long a round takes."""
@@ -218,7 +220,7 @@ class Current:
             round=round.number,
             step=self._order.step,
             time=float(round.clock if round.time is None else round.time),
-            exact=not skipped and round.decoded.exact,
+            exact=not skipped and round.exact,
             residual=1.0 if skipped else round.decoded.residual,
             got=round.got.copy(),
             late=round.late,

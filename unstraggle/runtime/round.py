@@ -35,6 +35,7 @@ class Terms:
 
     limit: seconds after which patience is over. remind: seconds after which people are told whom the round waits for.
     lost: workers that are gone when it starts, and whether each may return. suspects: workers that failed when last asked.
+    eps: relative error of the numbers in messages.
     """
 
     on_shortfall: Shortfall = "raise"
@@ -43,6 +44,7 @@ class Terms:
     sending: Sending = "all"
     lost: tuple[tuple[int, bool], ...] = ()
     suspects: frozenset[int] = frozenset()
+    eps: float = 0.0
 
 
 class Round:
@@ -118,6 +120,11 @@ class Round:
         if self._decoded is None or self._decoded[0] != self._count:
             self._decoded = self._count, decode(self.code.decoder, self.got)
         return self._decoded[1]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the gradient that can be decoded from what is here is exact: the decoder's word."""
+        return self.decoded.exact(self.terms.eps)
 
     # Events in, instructions out
 
@@ -312,10 +319,12 @@ class Round:
     def _why(self) -> str:
         lost = f"workers {sorted(self.lost)} are lost" if self.lost else "no worker is lost"
         failed = f", workers {sorted(self.failures)} failed" if self.failures else ""
+        digits = self.decoded.exact() and not self.exact
+        fault = f"amplify rounding by {self.decoded.gain:.2g}" if digits else "do not determine the gradient"
         return (
-            f"{self.code.name}: round {self.number} has {self._count} of {len(self.got)} messages, which do not "
-            f"determine the gradient; {lost}{failed}, {self.damaged} messages came damaged. Use a code that tolerates more "
-            'stragglers, or on_shortfall="approximate" or "skip".'
+            f"{self.code.name}: round {self.number} has {self._count} of {len(self.got)} messages, which {fault}; "
+            f"{lost}{failed}, {self.damaged} messages came damaged. Use a code that tolerates more stragglers, or "
+            'on_shortfall="approximate" or "skip".'
         )
 
     def _release(self) -> None:

@@ -87,15 +87,18 @@ class KnowsWeights(Protocol):
 
 
 class Decoded(NamedTuple):
-    """What a decoder makes of an arrived set: weights (tracks, M), and the relative error of the coefficients they give."""
+    """What a decoder makes of an arrived set: weights (tracks, M), and the relative error of the coefficients they give.
+
+    gain: how much larger the relative rounding error of the gradient is than that of the messages.
+    """
 
     weights: NDArray[Any]
     residual: float
+    gain: float = 1.0
 
-    @property
-    def exact(self) -> bool:
-        """The decoder's word on whether the gradient is exact."""
-        return self.residual <= TOLERANCE
+    def exact(self, eps: float = 0.0) -> bool:
+        """The decoder's word on whether the gradient is exact, from messages whose numbers have a relative error of eps."""
+        return self.residual + self.gain * eps <= tolerance(eps)
 
 
 @runtime_checkable
@@ -105,6 +108,15 @@ class Approximates(Protocol):
     def decode(self, got: NDArray[np.bool_]) -> Decoded:
         """(M,) arrived to weights that come as close to the gradient as it can."""
         ...
+
+
+def tolerance(eps: float = 0.0) -> float:
+    """What still counts as exact for numbers of a relative error of eps: half of their digits.
+
+    >>> [f"{tolerance(float(np.finfo(kind).eps)):.2g}" for kind in ("f4", "f8")]
+    ['0.00035', '1e-06']
+    """
+    return max(TOLERANCE, float(np.sqrt(eps)))
 
 
 def is_exact(decoder: Decoder, got: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -166,8 +178,10 @@ class Linear(ABC):
 
     def decode(self, got: NDArray[np.bool_]) -> Decoded:
         """(M,) arrived to weights that come as close to the target as the decoder can; exact or not."""
-        weights = self._weights(got)
-        return Decoded(weights, float(np.linalg.norm(self._error(weights)) / np.linalg.norm(self.target)))
+        weights, length = self._weights(got), float(np.linalg.norm(self.target))
+        targets = len(np.atleast_2d(self.target))
+        gain = float(np.linalg.norm(weights[:targets] * self.lengths) / length)
+        return Decoded(weights, float(np.linalg.norm(self._error(weights)) / length), gain)
 
     def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
         """(tracks, M) weights where they do not depend on what else arrives, and (M,) ids: of messages with equal ids only the
@@ -324,7 +338,9 @@ class Parts:
 
     def decode(self, got: NDArray[np.bool_]) -> Decoded:
         found = [decode(piece.decoder, got[piece.messages]) for piece in self.pieces]
-        return Decoded(self._joined([one.weights for one in found]), float(self._together([one.residual for one in found])))
+        weights = self._joined([one.weights for one in found])
+        residual, gain = (float(self._together([one[which] for one in found])) for which in (1, 2))
+        return Decoded(weights, residual, gain)
 
     def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
         found = [one for piece in self.pieces if (one := known_weights(piece.decoder)) is not None]

@@ -12,7 +12,7 @@ from ..errors import NotRecovered
 from ..latency import ShiftedExponential
 from ..randomness import Seed, generator
 from ..scheme.code import Code, combine
-from ..scheme.decoders import TOLERANCE, Span, parts_of
+from ..scheme.decoders import TOLERANCE, Span, parts_of, tolerance
 from ..scheme.noise import NoiseGain, noise_gain, recovering_set, survivor_sets
 from ..scheme.recovery import By, Sending
 from ..scheme.rule import Need
@@ -33,11 +33,19 @@ class CodeReport:
 
     def __str__(self) -> str:
         gain = self.noise_gain
+        digits = ", ".join(f"{kind} {'kept' if kept else 'lost'}" for kind, kept in self.digits.items())
         return (
             f"{self.name}: keeps its promises\n  survivor sets decoded    {self.sets}\n"
             f"  worst relative error     {self.worst_error:.2g}\n"
-            f"  noise gain               median {gain.median:.3g}, worst {gain.worst:.3g}"
+            f"  noise gain               median {gain.median:.3g}, worst {gain.worst:.3g}\n"
+            f"  digits                   {digits}"
         )
+
+    @property
+    def digits(self) -> dict[str, bool]:
+        """In which types of numbers the gradient keeps its digits, whoever survives; a run in another type is refused."""
+        kinds = {kind: float(np.finfo(kind).eps) for kind in ("float32", "float64")}
+        return {kind: self.noise_gain.worst * eps <= tolerance(eps) for kind, eps in kinds.items()}
 
 
 def check_code(
