@@ -19,6 +19,7 @@ from ..engines.base import Engine
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
 from ..scheme.noise import require_digits
+from ..scheme.placement import Change, require_placed
 from ..scheme.recovery import Sending
 from ..scheme.stop import Planned, Stop, code_and_stop
 from .estimate import Estimate, Split
@@ -51,7 +52,8 @@ class Master:
     within `patience` times the usual time of a round (the median of the last 100): "wait" for those that are alive or come
     back, "approximate" with what is there, "skip" the step (a gradient of zeros), or "raise" `NotRecovered`. Without patience
     only dead workers make a shortfall. A worker whose problem raises counts as lost for the round; `WorkerFailed` is raised
-    when it does so twice in a row, or too many do. trace: a file to which every round is added. log: a file for every event
+    when it does so twice in a row, or too many do. change: a function of the round's number and the last `Estimate` that gives
+    the code of the round, over the data that `code` places; see docs/runtime.md. trace: a file to which every round is added. log: a file for every event
     and instruction, from which `replay_log` decides again.
 
     >>> from unstraggle import codes, engines, latency, problems
@@ -72,6 +74,7 @@ class Master:
         on_shortfall: Shortfall = "wait",
         patience: float | None = None,
         sending: Sending = "all",
+        change: Change | None = None,
         trace: Any = None,
         log: Any = None,
     ) -> None:
@@ -80,6 +83,7 @@ class Master:
         if patience is not None and not patience > 1:
             raise Invalid(f"patience is a multiple > 1 of the usual time of a round, but got {patience}.")
         self.code, self.stop = code_and_stop(code, stop)
+        self._change, self._seen = change, None  # type: tuple[Change | None, Estimate | None]
         self.engine = engine
         self._policy, self._patience, self._sending = on_shortfall, patience, sending
         self._usual: deque[float] = deque(maxlen=REMEMBERED)
@@ -88,7 +92,7 @@ class Master:
         self._count, self._busy = 0, threading.Lock()
         self._eps = require_digits(self.code, np.dtype(engine.problem.dtype))
         engine.open(self.code)
-        self._gather = Gather(self.code, engine.problem.dim, np.dtype(engine.problem.dtype))
+        self._gathers: tuple[Code, Gather] | None = None
         self._recorder = Recorder(self.code, trace)
         self._log = Log(log)
 
@@ -103,8 +107,10 @@ class Master:
 
     def _gradient(self, values: NDArray[Any], step: int | None, delays: NDArray[np.float64] | None) -> Estimate:
         number, self._count = self._count, self._count + 1
-        order = Order(number, number if step is None else step, values, None, delays)
-        current = Current(self.engine, self._gather, Round(self.code, self.stop, number, self._terms()), order, self._log)
+        code = self._code_of(number)
+        changed = None if code is self.code else code
+        order = Order(number, number if step is None else step, values, None, delays, changed)
+        current = Current(self.engine, self._gather(code), Round(code, self.stop, number, self._terms()), order, self._log)
         try:
             current.run()
         except BaseException:
@@ -112,9 +118,21 @@ class Master:
             raise
         finally:
             self._learn(current.round)
-        estimate = current.estimate()
-        self._recorder.add(estimate, current.taken)
+        estimate = self._seen = current.estimate()
+        self._recorder.add(estimate, current.taken, code)
         return estimate
+
+    def _code_of(self, number: int) -> Code:
+        if self._change is None:
+            return self.code
+        code = self._change(number, self._seen)
+        return code_and_stop(require_placed(self.code, code), self.stop)[0]
+
+    def _gather(self, code: Code) -> Gather:
+        """What adds up the messages of a code; kept while the code is."""
+        if self._gathers is None or self._gathers[0] is not code:
+            self._gathers = code, Gather(code, self.engine.problem.dim, np.dtype(self.engine.problem.dtype))
+        return self._gathers[1]
 
     def _terms(self) -> Terms:
         """What the next round goes by: what was learned from those before it."""
