@@ -32,7 +32,7 @@ def wide_hub() -> Iterator[Hub]:
 
 
 def opened(dim: int) -> Iterator[Hub]:
-    hub = Hub(CODE, dim, np.dtype(np.float64), 1.0, lambda worker: None)
+    hub = Hub(CODE, dim, np.dtype(np.float64), lambda worker: None, heartbeat=1.0, start_within=60.0, restarts=0)
     hub.listen("127.0.0.1", 0)
     yield hub
     hub.close()
