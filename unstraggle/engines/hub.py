@@ -222,10 +222,11 @@ class Hub:
         """A worker has come. If it was thought to be here, its connection or machine broke, and this is its successor."""
         if not hmac.compare_digest(token.tobytes(), self.token) or what.number >= len(self.seats):
             raise Invalid("A connection came without the token of this run.")
-        seat = self.seats[what.number]
-        if seat.link is not None:
-            self._drop(seat.link)
+        old = self.seats[what.number].link
+        if old is not None:
+            self._drop(old)
         self._guests.discard(link)
+        seat = self.seats[what.number]
         link.worker, seat.link, seat.process = what.number, link, what.round
         self._tell(link, wire.head(wire.PING))
         self._greet(what.number)
