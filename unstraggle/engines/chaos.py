@@ -104,7 +104,7 @@ class Chaos:
         self.engine.cancel(round, workers)
 
     def pid(self, worker: int) -> int | None:
-        return self.engine.pid(worker)  # type: ignore[attr-defined, no-any-return]
+        return self.engine.pid(worker) if hasattr(self.engine, "pid") else None
 
     def close(self) -> None:
         """End the workers; those that are paused go on first."""

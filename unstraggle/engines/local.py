@@ -106,6 +106,7 @@ class Local:
         self._board.round[0], self._board.cancelled[:], self._board.whole[:] = -1, -1, -1
         self._params = params.map().view(self._dtype).reshape(2, -1)
         payloads = self._areas[2].map()
+        payloads.flags.writeable = False
         self._frames = [payloads[start : start + room] for start, room in self._slots]
         self._inbox, self._notes = os.pipe()
         os.set_blocking(self._inbox, False)
