@@ -1,4 +1,4 @@
-"""Approximate codes: structure, bias and mean squared error (spec 9, 11, 14.3, 14.5; acceptance tests 11, 12, 14, 16)."""
+"""Approximate codes: structure, bias and mean squared error ([C] section 3)."""
 
 from dataclasses import replace
 from itertools import product
@@ -355,7 +355,7 @@ def test_no_other_structure_and_bits_beat_the_joint_optimum():
 
 
 def test_identical_quadratics_contract_as_predicted():
-    """E|theta|^2 shrinks by V / (1 + V) at the best step, V = 1 / Delta: 0.15680 for the grid of 50 workers (spec 11.9)."""
+    """E|theta|^2 shrinks by V / (1 + V) at the best step, V = 1 / Delta: 0.15680 for the grid of 50 workers."""
     p, rng = grid(50), np.random.default_rng(5)
     code = codes.optimally_structured(p)
     values = code.decoder.fixed[0] * code.messages.coef.sum(axis=1)

@@ -1,4 +1,4 @@
-"""Two-track decoding: the closed form, its optimum and the identity with the optimal structure (spec 13, test 15)."""
+"""Two-track decoding: the closed form, its optimum and the identity with the optimal structure."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Figure 1 of the multi-message paper: the table of spec 14.1, closed forms, and other parameters (spec tests 5 and 6)."""
+"""Figure 1 of the multi-message paper: its table, closed forms, and other parameters."""
 
 import csv
 import json
@@ -35,7 +35,7 @@ def test_table_of_the_figure(name):
     assert result.time.mean == pytest.approx(time, rel=0.02)
     assert result.messages.mean == pytest.approx(load, rel=0.02)
     if cluster_stop is not None:
-        early = simulate(code, PAPER, rounds=ROUNDS, rng=1, load="cluster_stop")
+        early = simulate(code, PAPER, rounds=ROUNDS, rng=1, sending="cluster_stop")
         assert early.messages.mean == pytest.approx(cluster_stop, rel=0.02)
 
 

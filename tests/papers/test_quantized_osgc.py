@@ -229,7 +229,7 @@ def test_every_figure_names_its_reference():
         assert comparison.reference in names and len(set(names)) == len(names)
 
 
-# Logistic regression, spec 14.5
+# Logistic regression
 
 
 def test_order_of_schemes_where_quantisation_matters():

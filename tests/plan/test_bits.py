@@ -1,4 +1,4 @@
-"""Bit allocation (spec 12, 14.4, acceptance test 13)."""
+"""Bit allocation ([C] sections 4 and 5)."""
 
 import time
 from itertools import product
@@ -15,7 +15,7 @@ DIM = 3_440_060
 
 
 def grid(n, deadline=1.1, fastest=2.0):
-    """The reproducible straggle probabilities of spec 14.3."""
+    """The reproducible straggle probabilities of [C] section 5."""
     rates = 0.01 + (fastest - 0.01) * (np.arange(n) + 0.5) / n
     return np.exp(-rates * (deadline - 1))
 

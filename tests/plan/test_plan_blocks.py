@@ -1,4 +1,4 @@
-"""Block sizes: the golden cases of paper B, its table, the certificate, and rivals (spec 8, 14.2, tests 7 and 8)."""
+"""Block sizes: the golden cases of paper B, its table, the certificate, and rivals."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ FIG4B = {  # log10 mu at N = 20: optimum, x^(t), x^(f), single, Tandon; and the 
 
 
 def value(latency, n, method, dim=DIM, **options):
-    """Expected runtime in the units of spec 14.2: 1e7, times N / 50."""
+    """Expected runtime in the units of the paper's figures: 1e7, times N / 50."""
     return block_sizes(latency, n, dim, method, samples=SAMPLES, **options).cost * n / 50 / 1e7
 
 

@@ -3,7 +3,23 @@
 import numpy as np
 import pytest
 
-from unstraggle import Arrived, Cancel, Count, Deadline, Elapsed, First, Invalid, Linger, Lost, Recovered, Round, State, codes
+from unstraggle import (
+    Arrived,
+    Cancel,
+    Count,
+    Deadline,
+    Elapsed,
+    Fail,
+    First,
+    Invalid,
+    Linger,
+    Lost,
+    Recovered,
+    Round,
+    State,
+    Terms,
+    codes,
+)
 
 
 def test_messages_of_other_rounds_and_after_the_end_are_counted_and_never_used():
@@ -42,7 +58,8 @@ def test_one_lost_worker_too_many_fails_at_once(by):
     round.feed(Arrived(0, 0.1))
     round.feed(Lost(2, 0.2))
     assert round.open
-    assert round.feed(Lost(3, 0.3)) == (Cancel((1, 4), 0),)
+    fail, cancel = round.feed(Lost(3, 0.3))
+    assert isinstance(fail, Fail) and "workers [2, 3] are lost" in fail.why and cancel == Cancel((1, 4), 0)
     assert round.state is State.FAILED and round.time == 0.3
 
 
@@ -106,7 +123,7 @@ def test_count_of_workers_is_not_fooled_by_many_messages_of_one():
 
 def test_recovered_clusters_are_told_to_stop():
     code = codes.cluster(codes.cyclic_repetition(3, s=1), times=2)
-    round = Round(code, Recovered(), load="cluster_stop")
+    round = Round(code, Recovered(), terms=Terms(sending="cluster_stop"))
     assert round.feed(Arrived(0, 0.1)) == ()
     assert round.feed(Arrived(1, 0.2)) == (Cancel((2,), 0),)
     assert round.feed(Arrived(3, 0.3)) == ()
@@ -117,10 +134,10 @@ def test_recovered_clusters_are_told_to_stop():
 def test_unknown_messages_and_options_are_refused():
     with pytest.raises(Invalid, match=r"has messages 0\.\.2"):
         Round(codes.uncoded(3), Recovered()).feed(Arrived(3, 0.1))
-    with pytest.raises(Invalid, match="load must be"):
-        Round(codes.uncoded(3), Recovered(), load="some")
+    with pytest.raises(Invalid, match="sending must be"):
+        Round(codes.uncoded(3), Recovered(), terms=Terms(sending="some"))
     with pytest.raises(Invalid, match="needs stop=Recovered"):
-        Round(codes.uncoded(3), Deadline(1.0), load="cluster_stop")
+        Round(codes.uncoded(3), Deadline(1.0), terms=Terms(sending="cluster_stop"))
     with pytest.raises(Invalid, match='by must be "rule"'):
         Round(codes.uncoded(3), Recovered("luck")).feed(Elapsed(1.0))
 

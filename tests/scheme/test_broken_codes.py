@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unstraggle import Code, Invalid, Messages, Need, Span, Tasks, codes
+from unstraggle import Code, Fixed, Invalid, Messages, Need, Span, Tasks, codes
 from unstraggle.testing import BrokenCode, check_code
 
 
@@ -92,12 +92,26 @@ def test_program_that_cannot_be_pickled():
         check_code(Stubborn(code.name, code.n, code.tasks, code.messages, code.decoder))
 
 
-def test_approximate_decoder_is_not_exact():
-    from unstraggle import LeastSquares
+def test_a_biased_code_is_not_unbiased():
+    with pytest.raises(BrokenCode, match=r"the mean coefficients at p=0.3 are .* it is biased"):
+        check_code(codes.ignore_stragglers(6), p=0.3, unbiased=True)
+    with pytest.raises(BrokenCode, match="it is biased"):
+        check_code(codes.ignore_stragglers(6, p=0.2), p=0.3, unbiased=True)
 
-    code = codes.uncoded(3)
-    with pytest.raises(BrokenCode, match="exact codes"):
-        check_code(replace(code, decoder=LeastSquares(code.messages.coef, code.decoder.rule)))
+
+def test_an_approximate_decoder_does_not_lie_about_its_error():
+    class Boasts(Fixed):
+        def residual(self, got):
+            return super().residual(got) / 2
+
+    class Reaches(Fixed):
+        def _weights(self, got):
+            return self.fixed
+
+    code = codes.stochastic(6, p=0.2)
+    for kind, lie in ((Boasts, "claims an error of"), (Reaches, "uses messages that did not arrive")):
+        with pytest.raises(BrokenCode, match=lie):
+            check_code(replace(code, decoder=kind(code.messages.coef, fixed=code.decoder.fixed)))
 
 
 def test_message_before_its_tasks_cannot_be_built():

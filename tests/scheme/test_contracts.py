@@ -15,6 +15,21 @@ def test_code_keeps_its_promises(expression):
     assert report.sets >= 50 and report.worst_error <= 1e-7
 
 
+UNBIASED = {
+    "ignore_stragglers(4, p=[0.1, 0.2, 0.3, 0.4])": [0.1, 0.2, 0.3, 0.4],
+    "stochastic(8, p=0.3)": 0.3,
+    "stochastic(13, p=0.3, copies=4, placement='balanced')": 0.3,
+    "optimally_structured([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+}
+
+
+@pytest.mark.parametrize("expression", APPROXIMATE_EXAMPLES)
+def test_approximate_code_keeps_its_promises(expression):
+    p = UNBIASED.get(expression, 0.2)
+    report = check_code(example(expression), p=p, unbiased=expression in UNBIASED)
+    assert report.sets == 500 and 0 < report.mean_squared_error < 3 and "keeps its promises" in str(report)
+
+
 @pytest.mark.parametrize("expression", EXAMPLES + APPROXIMATE_EXAMPLES)
 def test_name_is_an_expression_for_the_same_code(expression):
     code = example(expression)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from unstraggle import Code, Invalid, Messages, Need, Span, Tasks
 from unstraggle.scheme import recovery_times as kernels
-from unstraggle.scheme.recovery import Tally
+from unstraggle.scheme.recovery import Gates
 
 SIZE = 7
 
@@ -45,7 +45,7 @@ def test_time_is_the_nested_order_statistic(rule, arrivals):
 @given(trees(), st.permutations(range(SIZE)))
 @settings(max_examples=300, deadline=None)
 def test_counters_agree_with_truth_after_every_arrival(rule, order):
-    tally, got = Tally(rule, SIZE), np.zeros(SIZE, dtype=bool)
+    tally, got = Gates(rule, SIZE).begin(), np.zeros(SIZE, dtype=bool)
     for message in order:
         tally.add(message)
         got[message] = True

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from unstraggle import LeastSquares, NotRecovered, Span, codes
 from unstraggle.scheme import recovery_times as kernels
-from unstraggle.scheme.recovery import SpanProgress
+from unstraggle.scheme.recovery import Basis
 
 
 def rows_of(seed, complex_rows):
@@ -22,7 +22,7 @@ def rows_of(seed, complex_rows):
 @settings(max_examples=200, deadline=None)
 def test_incremental_test_agrees_with_least_squares_after_every_arrival(seed, complex_rows, order):
     part = Span(csr_array(rows_of(seed, complex_rows)))
-    progress, got = SpanProgress(part), np.zeros(9, dtype=bool)
+    progress, got = Basis(part).begin(), np.zeros(9, dtype=bool)
     for message in order:
         progress.add(message)
         got[message] = True
@@ -36,7 +36,7 @@ def test_kernel_agrees_with_the_incremental_test(seed, complex_rows):
     arrivals = np.random.default_rng(seed).exponential(size=(20, 9))
     arrivals[:5, 3] = np.inf
     for row, time in zip(arrivals, kernels.span_times(part, arrivals), strict=True):
-        progress, expected = SpanProgress(part), np.inf
+        progress, expected = Basis(part).begin(), np.inf
         for message in np.argsort(row):
             if row[message] < np.inf and not progress.met:
                 progress.add(int(message))
@@ -48,7 +48,7 @@ def test_kernel_agrees_with_the_incremental_test(seed, complex_rows):
 def test_incremental_test_keeps_its_digits_on_large_codes(n, s):
     code, rng = codes.cyclic_repetition(n, s), np.random.default_rng(n)
     for _ in range(20):
-        progress = SpanProgress(code.decoder)
+        progress = Basis(code.decoder).begin()
         needed = 0
         for message in rng.permutation(n):
             needed += not progress.met
@@ -96,7 +96,7 @@ def test_basis_stays_orthogonal_when_rows_are_nearly_dependent():
     """One Gram-Schmidt pass would leave inner products of about 1e-16 / 1e-7."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((1, 30)) + 1e-7 * rng.standard_normal((20, 30))
-    progress = SpanProgress(Span(csr_array(rows)))
+    progress = Basis(Span(csr_array(rows))).begin()
     for message in range(20):
         progress.add(message)
     assert np.abs(progress._basis @ progress._basis.T - np.eye(20)).max() < 1e-14

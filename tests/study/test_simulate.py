@@ -133,8 +133,8 @@ def test_progress_is_told():
         ({"rounds": 0}, "rounds >= 1"),
         ({"precision": -1.0}, "precision > 0"),
         ({"by": "luck"}, 'by must be "rule"'),
-        ({"load": "half"}, 'load must be "all"'),
-        ({"load": "cluster_stop", "stop": Deadline(1.0)}, "needs stop=Recovered"),
+        ({"sending": "half"}, 'sending must be "all"'),
+        ({"sending": "cluster_stop", "stop": Deadline(1.0)}, "needs stop=Recovered"),
     ],
 )
 def test_bad_options_are_refused(options, message):

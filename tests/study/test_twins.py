@@ -55,8 +55,8 @@ def test_simulated_equals_replayed(expression, name):
 def test_early_stop_of_clusters_is_the_same_live(expression, by):
     code = example(expression)
     arrivals = arrivals_for(code, 400, seed=3)[:300]
-    fast = simulate(code, Recorded(arrivals), rounds=300, by=by, load="cluster_stop")
-    slow = replay(code, arrivals, by=by, load="cluster_stop")
+    fast = simulate(code, Recorded(arrivals), rounds=300, by=by, sending="cluster_stop")
+    slow = replay(code, arrivals, by=by, sending="cluster_stop")
     assert np.array_equal(fast.messages.values, slow.messages.values)
     assert np.array_equal(fast.time.values, slow.time.values)
 

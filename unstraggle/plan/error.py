@@ -82,7 +82,7 @@ def mean_squared_error(
     rounds: int = 4000,
     rng: Seed = 0,
 ) -> Error:
-    """Bias and mean squared error of a code whose workers straggle independently with probabilities p (spec 9).
+    """Bias and mean squared error of a code whose workers straggle independently with probabilities p ([C] Lemma 1).
 
     p: a number or (n,). gradients: "identical" or "orthonormal" partial gradients of length 1, or (k, dim); gram: their (k, k)
     inner products instead. quantiser_variance: E|Q(m) - m|^2 / |m|^2 of each message, a number or (M,). Exact for fixed

@@ -26,10 +26,11 @@ class Finished:
 
 @dataclass(slots=True)
 class Dropped:
-    """A message will not come although its worker is alive: it was damaged or lost on its way."""
+    """A message will not come although its worker is alive. damaged: it came, but cannot be used."""
 
     message: int
     time: float
+    damaged: bool = False
 
 
 @dataclass(slots=True)

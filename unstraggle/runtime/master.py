@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..engines.base import Engine
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
-from ..scheme.recovery import Load
+from ..scheme.recovery import Sending
 from ..scheme.stop import Planned, Stop, code_and_stop
 from .estimate import Estimate, Split
 from .events import Arrived, Dropped, Elapsed, Event
@@ -70,7 +70,7 @@ class Master:
         *,
         on_shortfall: Shortfall = "wait",
         patience: float | None = None,
-        load: Load = "all",
+        sending: Sending = "all",
         trace: Any = None,
         log: Any = None,
     ) -> None:
@@ -80,7 +80,7 @@ class Master:
             raise Invalid(f"patience is a multiple > 1 of the usual time of a round, but got {patience}.")
         self.code, self.stop = code_and_stop(code, stop)
         self.engine = engine
-        self._policy, self._patience, self._load = on_shortfall, patience, load
+        self._policy, self._patience, self._sending = on_shortfall, patience, sending
         self._usual: deque[float] = deque(maxlen=REMEMBERED)
         self._lost: dict[int, bool] = {}
         self._suspects: set[int] = set()
@@ -120,7 +120,7 @@ class Master:
         limit = None if self._patience is None or usual is None else self._patience * usual
         remind = FIRST_REMIND if usual is None else max(1.0, REMIND * usual)
         lost = tuple(sorted(self._lost.items()))
-        return Terms(self._policy, limit, remind, self._load, lost, frozenset(self._suspects))
+        return Terms(self._policy, limit, remind, self._sending, lost, frozenset(self._suspects))
 
     def _learn(self, round: Round) -> None:
         """Keep what the next round must know: who is lost, who failed, and how long a round takes."""
@@ -176,7 +176,7 @@ class Current:
         try:
             self._gather.check(incoming)
         except Invalid:
-            return Dropped(incoming.index, incoming.time)
+            return Dropped(incoming.index, incoming.time, damaged=True)
         if not self.round.got[incoming.index]:
             self._good.setdefault(incoming.index, incoming)
         return Arrived(incoming.index, incoming.time, incoming.round)

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import Invalid
 from ..scheme.code import Code
 from ..scheme.decoders import Decoded, decode
-from ..scheme.recovery import By, Load, Tracker, recovery_of
+from ..scheme.recovery import By, Sending, Tracker, recovery_of
 from ..scheme.stop import Recovered, Stop
 from .events import Arrived, Dropped, Elapsed, Event, Failed, Finished, Joined, Lost
 from .instructions import Ask, Cancel, Fail, Instruction, Next, Say, Until
@@ -40,7 +40,7 @@ class Terms:
     on_shortfall: Shortfall = "raise"
     limit: float | None = None
     remind: float | None = None
-    load: Load = "all"
+    sending: Sending = "all"
     lost: tuple[tuple[int, bool], ...] = ()
     suspects: frozenset[int] = frozenset()
 
@@ -81,8 +81,9 @@ class Round:
         self._until: float | None = None
         self._idle: set[int] = set()
         self._dropped: set[int] = set()
+        self._newcomers: set[int] = set()
         self._out: list[Instruction] = []
-        self._early = self._tracker(require_stop_by(stop)) if require_load(self.terms.load) == "cluster_stop" else None
+        self._early = self._tracker(require_stop_by(stop)) if require_sending(self.terms.sending) == "cluster_stop" else None
         for worker, returns in self.terms.lost:
             self._lose(Lost(worker, 0.0, returns))
 
@@ -129,15 +130,20 @@ class Round:
         for event in events:
             self._take(event)
         if self.state not in OVER:
-            signal = self._signal()
-            if signal is not None:
-                self._follow(signal)
-            self._release()
-            self._set_alarm()
+            self._decide()
         if not self._out:
             return ()
         instructions, self._out = tuple(self._out), []
         return instructions
+
+    def _decide(self) -> None:
+        signal = self._signal()
+        if signal is not None:
+            self._follow(signal)
+        if self._newcomers:
+            self._welcome()
+        self._release()
+        self._set_alarm()
 
     def _take(self, event: Event) -> None:
         if event.time > self.clock and self.state not in OVER:
@@ -174,7 +180,7 @@ class Round:
                 tracker.add(message)
 
     def _drop(self, event: Dropped) -> None:
-        self.damaged += 1
+        self.damaged += event.damaged
         if 0 <= event.message < len(self.got) and not self.got[event.message]:
             self.pending[event.message] = False
             self._dropped.add(event.message)
@@ -201,17 +207,23 @@ class Round:
     def _lose(self, event: Lost) -> None:
         self._attempts = 0
         self.lost[event.worker] = event.returns
+        self._newcomers.discard(event.worker)
         self.missed.add(event.worker)
         self._expect(event.worker, False)
 
     def _join(self, event: Joined) -> None:
-        """Who comes back takes part; who has forgotten its order gets it again, if there is something to send."""
+        """Who comes back takes part."""
         self._attempts = 0
         self.lost.pop(event.worker, None)
         self._expect(event.worker, True)
-        if event.fresh and self.pending[self._senders == event.worker].any():
-            self._idle.discard(event.worker)
-            self._out.append(Ask((event.worker,), self.number))
+        if event.fresh:
+            self._newcomers.add(event.worker)
+
+    def _welcome(self) -> None:
+        """Who has forgotten its order gets it again, if it has something to send."""
+        owing = set(self._senders[self.pending].tolist()) if self.state not in OVER else set()
+        self._ask(sorted(self._newcomers & owing))
+        self._newcomers.clear()
 
     def _expect(self, worker: int, comes: bool) -> None:
         mine = self._senders == worker
@@ -342,15 +354,15 @@ def _reached(limit: float | None, clock: float) -> bool:
     return limit is not None and clock >= limit
 
 
-def require_load(load: Any) -> Load:
+def require_sending(sending: Any) -> Sending:
     """Check which messages are to be counted."""
-    if load not in ("all", "cluster_stop"):
-        raise Invalid(f'load must be "all" or "cluster_stop", but got {load!r}.')
-    return load  # type: ignore[no-any-return]
+    if sending not in ("all", "cluster_stop"):
+        raise Invalid(f'sending must be "all" or "cluster_stop", but got {sending!r}.')
+    return sending  # type: ignore[no-any-return]
 
 
 def require_stop_by(stop: Stop) -> By:
     """The notion of recovered that lets a cluster stop early; only `Recovered` has one."""
     if isinstance(stop, Recovered):
         return stop.by
-    raise Invalid(f'load="cluster_stop" needs stop=Recovered(...), but got {stop}. Use load="all" with other stop rules.')
+    raise Invalid(f'sending="cluster_stop" needs stop=Recovered(...), but got {stop}. Use sending="all" with other stop rules.')

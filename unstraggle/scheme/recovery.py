@@ -18,7 +18,7 @@ from .rule import Need
 
 By = Literal["rule", "span"]
 
-Load = Literal["all", "cluster_stop"]
+Sending = Literal["all", "cluster_stop"]
 """Which messages are sent: all until the round ends, or a cluster stops as soon as it is recovered."""
 
 

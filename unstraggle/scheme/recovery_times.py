@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .code import Code
 from .decoders import RANK, TOLERANCE, LeastSquares, is_exact, parts_of
-from .recovery import Load
+from .recovery import Sending
 
 LANES = 64
 SPAN_BYTES = 1 << 22
@@ -32,14 +32,14 @@ class Gates(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def gates(code: Code, load: Load = "all") -> Gates:
+def gates(code: Code, sending: Sending = "all") -> Gates:
     """Flatten the rules of a code. The last gate is the end of the round; before it stand those that let workers go early."""
     size, parts = code.decoder.size, parts_of(code.decoder)
     rules = [part.decoder.rule.renumber(part.messages) for part in parts if part.decoder.rule]
     counts, children = _join([rule.flat(size) for rule in rules], size)
     roots = [size + end - 1 for end in np.cumsum([len(rule.flat(size).counts) for rule in rules]).tolist()]
     limit = np.full(size, size + len(counts))
-    if load == "cluster_stop":
+    if sending == "cluster_stop":
         limit = _releases(code, roots, counts, children)
     counts.append(len(roots))
     children.append(roots)
@@ -80,12 +80,12 @@ def served_parts(code: Code) -> list[tuple[int, ...]]:
     return [tuple(group.tolist()) or tuple(range(len(parts_of(code.decoder)))) for group in groups]
 
 
-def rule_rounds(code: Code, values: NDArray[np.float64], load: Load = "all", speeds: bool = False) -> Any:
+def rule_rounds(code: Code, values: NDArray[np.float64], sending: Sending = "all", speeds: bool = False) -> Any:
     """Ends (R,) and messages sent (R,) of rounds by rule.
 
     values: (R, M) arrival times, or with speeds=True (R, n) seconds a unit of work, message m arriving at ready[m] * speed.
     """
-    table, columns = gates(code, load), values.shape[1]
+    table, columns = gates(code, sending), values.shape[1]
     message_row = code.messages.worker if speeds else np.arange(len(code.messages))
     row = np.concatenate([message_row, columns + np.arange(len(table.counts))])
     scale = np.concatenate([code.ready() if speeds else np.ones(len(code.messages)), np.ones(len(table.counts))])

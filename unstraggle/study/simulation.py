@@ -15,12 +15,12 @@ from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..runtime.events import Arrived, Elapsed, Event
 from ..runtime.instructions import Cancel
-from ..runtime.round import Round, Terms, require_load, require_stop_by
+from ..runtime.round import Round, Terms, require_sending, require_stop_by
 from ..runtime.states import State
 from ..scheme.arrivals import Latency, Speeds, checked
 from ..scheme.code import Code
 from ..scheme.decoders import TOLERANCE
-from ..scheme.recovery import By, Load
+from ..scheme.recovery import By, Sending
 from ..scheme.stop import Planned, Recovered, Stop, code_and_stop, ends, vectorised
 from ..statistics import NORMAL_975
 from ..threads import cores
@@ -44,7 +44,7 @@ def simulate(
     rounds: int = 10_000,
     rng: Seed = None,
     by: By | None = None,
-    load: Load = "all",
+    sending: Sending = "all",
     precision: float | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -52,7 +52,7 @@ def simulate(
     """Simulate rounds of a code, or of a plan with its stop rule, under a latency model.
 
     stop: when a round ends, by default as soon as the gradient is recovered `by` the code's rule, or by span where it has none.
-    Which rounds are exact is the decoder's word, as in a live run. load: count "all" messages up to the end of the round, or
+    Which rounds are exact is the decoder's word, as in a live run. sending: count "all" messages up to the end of the round, or
     let a cluster stop sending when it is recovered ("cluster_stop"). precision: end early once the 95 % interval of the mean
     time is within that fraction of it. Equal seeds give equal draws, also for different codes on the same number of workers.
 
@@ -65,9 +65,9 @@ def simulate(
     if rounds < 1 or (precision is not None and not precision > 0):
         raise Invalid(f"simulate needs rounds >= 1 and precision > 0, but got rounds={rounds}, precision={precision}.")
     code, stop = code_and_stop(code, stop, by)
-    if require_load(load) == "cluster_stop":
+    if require_sending(sending) == "cluster_stop":
         require_stop_by(stop)
-    result = _collect(partial(_chunk, code, latency, stop, load), rounds, generator(rng), precision, threads, progress)
+    result = _collect(partial(_chunk, code, latency, stop, sending), rounds, generator(rng), precision, threads, progress)
     return Rounds(code.name, *map(Sample, result))
 
 
@@ -77,16 +77,16 @@ def replay(
     stop: Stop | None = None,
     *,
     by: By | None = None,
-    load: Load = "all",
+    sending: Sending = "all",
 ) -> Rounds:
     """Feed (R, M) arrival times, one event after the other, through a real `Round`: the slow twin of `simulate`."""
     code, stop = code_and_stop(code, stop, by)
     checked(arrivals, "replay")
-    return Rounds(code.name, *map(Sample, _replayed(code, stop, load, arrivals)))
+    return Rounds(code.name, *map(Sample, _replayed(code, stop, sending, arrivals)))
 
 
-def _replayed(code: Code, stop: Stop, load: Load, arrivals: NDArray[np.float64]) -> Result:
-    ended = [_replay_round(Round(code, stop, terms=Terms(load=load)), row) for row in arrivals]
+def _replayed(code: Code, stop: Stop, sending: Sending, arrivals: NDArray[np.float64]) -> Result:
+    ended = [_replay_round(Round(code, stop, terms=Terms(sending=sending)), row) for row in arrivals]
     times = np.array([np.inf if round.time is None or round.state is State.FAILED else round.time for round in ended])
     sent = np.array([int(round.got.sum()) for round in ended])
     return times, sent, *_worth(times, np.array([round.decoded.residual for round in ended]))
@@ -141,7 +141,9 @@ def _precise(times: NDArray[np.float64], precision: float) -> bool:
     return NORMAL_975 * sample.se <= precision * sample.mean
 
 
-def _chunk(code: Code, latency: Latency, stop: Stop, load: Load, first: int, rounds: int, rng: np.random.Generator) -> Result:
+def _chunk(
+    code: Code, latency: Latency, stop: Stop, sending: Sending, first: int, rounds: int, rng: np.random.Generator
+) -> Result:
     """Rounds from one random stream, in pieces that fit into memory."""
     fused = stop == Recovered("rule") and isinstance(latency, Speeds) and latency.speeds(code.n, 0, rng) is not None
     width = code.n if fused else max(len(code.messages), len(code.tasks))
@@ -150,9 +152,9 @@ def _chunk(code: Code, latency: Latency, stop: Stop, load: Load, first: int, rou
     for at in range(0, rounds, step):
         model, size = _from_round(latency, first + at), min(step, rounds - at)
         if fused:
-            pieces.append(_fused_piece(code, model, load, size, rng))
+            pieces.append(_fused_piece(code, model, sending, size, rng))
         else:
-            pieces.append(_piece(code, checked(model.sample(code, size, rng), latency), stop, load))
+            pieces.append(_piece(code, checked(model.sample(code, size, rng), latency), stop, sending))
     return tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
 
 
@@ -161,23 +163,23 @@ def _from_round(latency: Any, first: int) -> Any:
     return latency.from_round(first) if first and hasattr(latency, "from_round") else latency
 
 
-def _fused_piece(code: Code, latency: Any, load: Load, rounds: int, rng: np.random.Generator) -> Result:
+def _fused_piece(code: Code, latency: Any, sending: Sending, rounds: int, rng: np.random.Generator) -> Result:
     """Rounds in which every worker has one speed: the kernel scales it, and no arrival is written down."""
     from ..scheme import recovery_times
 
     speeds = checked(latency.speeds(code.n, rounds, rng), latency)
-    return _recovered(*recovery_times.rule_rounds(code, speeds, load, speeds=True))
+    return _recovered(*recovery_times.rule_rounds(code, speeds, sending, speeds=True))
 
 
-def _piece(code: Code, arrivals: NDArray[np.float64], stop: Stop, load: Load) -> Result:
+def _piece(code: Code, arrivals: NDArray[np.float64], stop: Stop, sending: Sending) -> Result:
     from ..scheme import recovery_times
 
     if stop == Recovered("rule"):
-        return _recovered(*recovery_times.rule_rounds(code, arrivals, load))
+        return _recovered(*recovery_times.rule_rounds(code, arrivals, sending))
     if stop == Recovered("span"):
-        return _span_piece(code, arrivals, load)
+        return _span_piece(code, arrivals, sending)
     if not vectorised(stop):
-        return _replayed(code, stop, load, arrivals)
+        return _replayed(code, stop, sending, arrivals)
     times = ends(stop, code, arrivals)
     residual = _residuals(code, (arrivals <= times[:, None]) & (arrivals < np.inf))
     return times, _sent(arrivals, times[:, None]), *_worth(times, residual)
@@ -194,13 +196,13 @@ def _worth(times: NDArray[np.float64], residual: NDArray[np.float64]) -> Result:
     return ended & (residual <= TOLERANCE), np.where(ended, residual, np.nan)
 
 
-def _span_piece(code: Code, arrivals: NDArray[np.float64], load: Load) -> Result:
+def _span_piece(code: Code, arrivals: NDArray[np.float64], sending: Sending) -> Result:
     from ..scheme import recovery_times
 
     part_times = recovery_times.span_part_times(code, arrivals)
     times = part_times.max(axis=1)
     ends = times[:, None]
-    if load == "cluster_stop":
+    if sending == "cluster_stop":
         ends = np.stack([part_times[:, list(parts)].max(axis=1) for parts in recovery_times.served_parts(code)], axis=1)
         ends = ends[:, code.messages.worker]
     return _recovered(times, _sent(arrivals, ends))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from .codes import BrokenCode, CodeReport, Recorded, check_code, example_payloads
+from .approximate import ApproximateReport
+from .codes import CodeReport, check_code
 from .engines import BrokenEngine, EngineReport, check_engine
 from .quantizers import BrokenQuantizer, QuantizerReport, check_quantizer
+from .shared import BrokenCode, Recorded, example_payloads
 
 __all__ = [
+    "ApproximateReport",
     "BrokenCode",
     "BrokenEngine",
     "BrokenQuantizer",

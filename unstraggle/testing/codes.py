@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ..blocks import block_slices
-from ..errors import Invalid, NotRecovered, UnstraggleError
+from ..errors import NotRecovered
 from ..latency import ShiftedExponential
-from ..problems import LeastSquares
 from ..randomness import Seed, generator
-from ..runtime.worker import work
 from ..scheme.code import Code, combine
 from ..scheme.decoders import TOLERANCE, Span, parts_of
 from ..scheme.noise import NoiseGain, noise_gain, recovering_set, survivor_sets
-from ..scheme.recovery import By, Load
+from ..scheme.recovery import By, Sending
 from ..scheme.rule import Need
 from ..scheme.stop import Recovered
 from ..study.simulation import replay, simulate
-
-
-class BrokenCode(UnstraggleError, AssertionError):
-    """A code does not do what its tables promise."""
+from .approximate import ApproximateReport, check_approximate
+from .shared import BrokenCode, Recorded, check_programs, example_payloads, require
 
 
 @dataclass(frozen=True)
@@ -46,11 +40,15 @@ class CodeReport:
         )
 
 
-def check_code(code: Code, *, sets: int = 50, rounds: int = 200, rng: Seed = 0) -> CodeReport:
-    """Check an exact code: tables, rule against linear algebra, real encoding and decoding, simulation against replay.
+def check_code(
+    code: Code, *, sets: int = 50, rounds: int = 200, p: ArrayLike = 0.2, unbiased: bool = False, rng: Seed = 0
+) -> CodeReport | ApproximateReport:
+    """Check a code: tables, rule against linear algebra, real encoding and decoding, simulation against replay.
 
-    Raises `BrokenCode` or `Invalid` with the first promise that is broken. `sets` random survivor sets, the contiguous ones,
-    and for every partition the messages that avoid it.
+    Raises `BrokenCode` or `Invalid` with the first promise that is broken. Of an exact code, `sets` random survivor sets, the
+    contiguous ones, and for every partition the messages that avoid it. Of an approximate one, ten times as many sets for
+    straggle probabilities p: its decoder must say how wrong it is, its error must be that of `plan.mean_squared_error`, and
+    it must be unbiased at p if it is said to be `unbiased`.
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> check_code(cyclic_repetition(5, s=2)).worst_error < 1e-9
@@ -58,28 +56,23 @@ def check_code(code: Code, *, sets: int = 50, rounds: int = 200, rng: Seed = 0) 
     """
     random = generator(rng)
     code.check()
+    if not all(isinstance(part.decoder, Span) for part in parts_of(code.decoder)):
+        return check_approximate(code, p, unbiased, 10 * sets, rounds, random)
     _check_everything_recovers(code)
     _check_copies(code)
     _check_rule(code, sets, random)
-    _check_programs(code)
+    check_programs(code)
     counted, error = _check_decoding(code, sets, random)
     _check_twins(code, rounds, random)
     return CodeReport(code.name, counted, error, noise_gain(code, rng=random))
 
 
-def _require(promise: bool, code: Code, broken: str) -> None:
-    if not promise:
-        raise BrokenCode(f"{code.name}: {broken}")
-
-
 def _check_everything_recovers(code: Code) -> None:
     everything = np.ones(len(code.messages), dtype=bool)
-    exact = all(isinstance(part.decoder, Span) for part in parts_of(code.decoder))
-    _require(exact, code, "check_code is for exact codes, whose decoder is Span or a direct sum of them.")
     residual = float(code.decoder.residual(everything))
-    _require(residual <= TOLERANCE, code, f"all messages together leave a relative error of {residual:.2g}.")
+    require(residual <= TOLERANCE, code, f"all messages together leave a relative error of {residual:.2g}.")
     if code.decoder.rule:
-        _require(bool(code.decoder.rule.met(everything)), code, "the rule is not met when everything has arrived.")
+        require(bool(code.decoder.rule.met(everything)), code, "the rule is not met when everything has arrived.")
 
 
 def _check_copies(code: Code) -> None:
@@ -87,7 +80,7 @@ def _check_copies(code: Code) -> None:
     for part in parts_of(code.decoder):
         for copies in _copies(part.decoder.rule) if part.decoder.rule else ():
             same = len(set(part.decoder.ids[list(copies)].tolist())) == 1
-            _require(same, code, f"the rule calls messages {copies} copies, but their coefficients differ.")
+            require(same, code, f"the rule calls messages {copies} copies, but their coefficients differ.")
 
 
 def _copies(rule: Need) -> Iterator[tuple[int, ...]]:
@@ -104,7 +97,7 @@ def _check_rule(code: Code, sets: int, rng: np.random.Generator) -> None:
         return
     for got in [*survivor_sets(code, sets, rng, by="rule"), *_avoiding_sets(code, rng)]:
         residual = float(code.decoder.residual(got))
-        _require(
+        require(
             residual <= TOLERANCE,
             code,
             f"the rule is met by messages {np.flatnonzero(got).tolist()}, but these leave a relative error of {residual:.2g}.",
@@ -118,20 +111,6 @@ def _avoiding_sets(code: Code, rng: np.random.Generator) -> Iterator[NDArray[np.
         yield recovering_set(code, np.lexsort((rng.random(len(holds)), holds)), "rule")
 
 
-def _check_programs(code: Code) -> None:
-    """Programs survive pickling, and together they send every message once."""
-    sent: list[int] = []
-    for worker in range(code.n):
-        program = code.program(worker)
-        try:
-            copy = pickle.loads(pickle.dumps(program))
-        except Exception as error:
-            raise BrokenCode(f"{code.name}: the program of worker {worker} cannot be pickled: {error}") from error
-        _require(copy == program, code, f"the program of worker {worker} changes when it is pickled.")
-        work(program, lambda part, block: 1.0, lambda message, payload: sent.append(message.index))
-    _require(sorted(sent) == list(range(len(code.messages))), code, "the programs do not send every message exactly once.")
-
-
 def _check_decoding(code: Code, sets: int, rng: np.random.Generator) -> tuple[int, float]:
     """Encode with the real worker loop, decode from survivor sets, compare with the gradient computed in one place."""
     payloads, gradient = example_payloads(code, rng)
@@ -142,11 +121,11 @@ def _check_decoding(code: Code, sets: int, rng: np.random.Generator) -> tuple[in
             weights = code.decoder.weights(got)
         except NotRecovered as error:
             raise BrokenCode(f"{code.name}: {np.flatnonzero(got).tolist()} should decode. {error}") from error
-        _require(weights.shape == (1, len(got)), code, f"weights have shape {weights.shape} instead of (1, {len(got)}).")
-        _require(not weights[0, ~got].any(), code, "the decoder uses messages that did not arrive.")
+        require(weights.shape == (1, len(got)), code, f"weights have shape {weights.shape} instead of (1, {len(got)}).")
+        require(not weights[0, ~got].any(), code, "the decoder uses messages that did not arrive.")
         decoded = combine(code, weights[0], {m: payloads[m] for m in np.flatnonzero(got).tolist()}, len(gradient))
         errors.append(float(np.linalg.norm(decoded - gradient) / np.linalg.norm(gradient)))
-        _require(
+        require(
             errors[-1] <= TOLERANCE,
             code,
             f"messages {np.flatnonzero(got).tolist()} decode with a relative error of {errors[-1]:.2g}.",
@@ -154,52 +133,20 @@ def _check_decoding(code: Code, sets: int, rng: np.random.Generator) -> tuple[in
     return len(errors), max(errors)
 
 
-def example_payloads(code: Code, rng: Seed = 0, dim: int = 24) -> tuple[dict[int, NDArray[np.float64]], NDArray[np.float64]]:
-    """What the workers would send for a random least-squares problem, and the true gradient."""
-    random = generator(rng)
-    samples = 4 * (code.k if code.data is None else int(code.data.shape[1]))
-    features, labels = random.standard_normal((samples, dim)), random.standard_normal(samples)
-    params = random.standard_normal(dim)
-    problem = LeastSquares.for_code(code, features, labels)
-    slices = block_slices(dim, code.blocks)
-    payloads: dict[int, NDArray[np.float64]] = {}
-    for worker in range(code.n):
-        work(
-            code.program(worker),
-            lambda part, block: problem.grad(params, part, slices[block]),
-            lambda message, payload: payloads.__setitem__(message.index, payload),
-        )
-    return payloads, LeastSquares.split(features, labels, 1).gradient(params)
-
-
 def _check_twins(code: Code, rounds: int, rng: np.random.Generator) -> None:
     """Vectorised times and loads equal a replay of the same arrivals, and by span is never later than by rule."""
     latency = ShiftedExponential(rate=1.0, shift=0.1)
     arrivals = latency.sample(code, rounds, rng)
     hows: list[By] = ["rule", "span"] if code.decoder.rule else ["span"]
-    loads: list[Load] = ["all", "cluster_stop"]
+    sendings: list[Sending] = ["all", "cluster_stop"]
     for by in hows:
-        for load in loads:
-            fast = simulate(code, Recorded(arrivals), rounds=rounds, by=by, load=load)
-            slow = replay(code, arrivals, by=by, load=load)
+        for sending in sendings:
+            fast = simulate(code, Recorded(arrivals), rounds=rounds, by=by, sending=sending)
+            slow = replay(code, arrivals, by=by, sending=sending)
             same = np.allclose(fast.time.values, slow.time.values, rtol=1e-12, atol=0)
-            _require(same, code, f"simulated and replayed times differ (by={by!r}, load={load!r}).")
+            require(same, code, f"simulated and replayed times differ (by={by!r}, sending={sending!r}).")
             equal = np.array_equal(fast.messages.values, slow.messages.values)
-            _require(equal, code, f"simulated and replayed loads differ (by={by!r}, load={load!r}).")
+            require(equal, code, f"simulated and replayed messages differ (by={by!r}, sending={sending!r}).")
     if code.decoder.rule:
         later = Recovered("span").time(code, arrivals) > Recovered("rule").time(code, arrivals)
-        _require(not later.any(), code, "recovered by span later than by rule.")
-
-
-@dataclass(frozen=True, eq=False)
-class Recorded:
-    """A latency model that hands out given arrival times (R, M) from the start."""
-
-    times: NDArray[np.float64]
-
-    def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        if rounds > len(self.times) or self.times.shape[1] != len(code.messages):
-            raise Invalid(
-                f"Recorded holds {self.times.shape} rounds x messages, but {rounds} x {len(code.messages)} are asked for."
-            )
-        return self.times[:rounds]
+        require(not later.any(), code, "recovered by span later than by rule.")

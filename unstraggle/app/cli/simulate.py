@@ -21,8 +21,13 @@ def simulate(
     codes: CodeTexts,
     latency: Annotated[str, typer.Option(help="Latency model.")] = PAPER_LATENCY,
     rounds: Annotated[int, typer.Option(help="Rounds to simulate (at most, if --precision is given).")] = 100_000,
-    by: Annotated[str, typer.Option(help="Recovered by 'rule' (the paper's threshold) or 'span' (linear algebra).")] = "rule",
-    load: Annotated[str, typer.Option(help="Count 'all' messages, or let recovered clusters stop: 'cluster_stop'.")] = "all",
+    by: Annotated[
+        str | None, typer.Option(help="Recovered by 'rule' (the paper's threshold, where there is one) or 'span'.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(help="End every round after so many seconds; approximate codes need one.")
+    ] = None,
+    sending: Annotated[str, typer.Option(help="Count 'all' messages, or let recovered clusters stop: 'cluster_stop'.")] = "all",
     precision: Annotated[
         float | None, typer.Option(help="Stop once the mean time is known to this fraction, e.g. 0.01.")
     ] = None,
@@ -34,17 +39,25 @@ def simulate(
 
     Example: unstraggle simulate "cyclic_repetition(40, s=9)" "uncoded(40)"
     """
+    from ...scheme.stop import Deadline
     from ...study.expression import parse_code, parse_latency
     from ...study.simulation import simulate as run
 
+    stop = None if deadline is None else Deadline(deadline)
     model = parse_latency(latency)
     parsed = [parse_code(text) for text in codes]
     results = []
     with progress_bars(as_json) as told:
         for code in parsed:
-            options: dict[str, Any] = {"by": by, "load": load, "precision": precision, "progress": partial(told, code.name)}
-            results.append(run(code, model, rounds=rounds, rng=seed, **options))
-    about = {"latency": str(model), "seed": seed, "by": by, "load": load, "results": [r.to_dict() for r in results]}
+            options: dict[str, Any] = {
+                "by": by,
+                "sending": sending,
+                "precision": precision,
+                "progress": partial(told, code.name),
+            }
+            results.append(run(code, model, stop, rounds=rounds, rng=seed, **options))
+    given = {"by": by, "deadline": deadline, "sending": sending}
+    about = {"latency": str(model), "seed": seed, **given, "results": [r.to_dict() for r in results]}
     if out:
         _save_simulation(out, about, results)
     if as_json:

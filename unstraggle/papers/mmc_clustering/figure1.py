@@ -114,7 +114,7 @@ def measure(scheme: Scheme, setting: Setting, rounds: int, seed: int, progress: 
     told = partial(progress, scheme.label) if progress else None
     run = partial(simulate, scheme.code, setting.latency, rounds=rounds, by=scheme.by)
     everything = run(rng=generator(seed), progress=told)
-    early = run(rng=generator(seed), load="cluster_stop")
+    early = run(rng=generator(seed), sending="cluster_stop")
     return {
         "scheme": scheme.label,
         "in_paper": scheme.in_paper,

@@ -1,0 +1,40 @@
+"""A recorded run, kills included, decided again from its log."""
+
+import json
+
+import numpy as np
+import pytest
+
+from unstraggle import Diverged, Invalid, Master, codes, replay_log
+from unstraggle.engines import Chaos, Local, Virtual
+from unstraggle.latency import Exponential
+
+from ..problems import Constant
+
+
+def test_a_run_with_kills_replays_to_the_same_instructions(tmp_path):
+    code, path = codes.fractional_repetition(4, s=1), tmp_path / "run.log"
+    problem = Constant(4, seconds=0.002)
+    engine = Chaos(Local(problem, restarts=50), kill=0.5, duplicate=0.2, corrupt=0.1, rng=3)
+    with Master(code, engine, log=path) as master:
+        estimates = [master.gradient(np.zeros(8)) for _ in range(30)]
+    np.testing.assert_allclose([estimate.gradient for estimate in estimates], problem.total)
+    assert any(estimate.lost for estimate in estimates)
+    rounds = replay_log(path, code)
+    assert [round.time for round in rounds] == [estimate.time for estimate in estimates]
+    assert [round.got.tolist() for round in rounds] == [estimate.got.tolist() for estimate in estimates]
+    assert "Lost" in path.read_text() and "Ask" in path.read_text()
+
+
+def test_another_decision_is_noticed(tmp_path):
+    code, path = codes.cyclic_repetition(4, s=1), tmp_path / "run.log"
+    with Master(code, Virtual(Constant(4), Exponential(rate=1.0), rng=0), log=path) as master:
+        master.gradient(np.zeros(8))
+    assert len(replay_log(path, code)) == 1
+    with pytest.raises(Invalid, match="The log is of cyclic_repetition"):
+        replay_log(path, codes.uncoded(4))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[-1]["instructions"] = []
+    path.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(Diverged, match="Round 0, step 3: recorded"):
+        replay_log(path, code)
