@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..blocks import block_slices
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
 from ..runtime import frame
 from ..runtime.events import Lost
 from ..runtime.message import Incoming, Message, Order
-from ..runtime.payload import number_type, payload_sizes
+from ..runtime.payload import payload_sizes
 from ..runtime.roster import Roster
 from ..runtime.serve import Share, share_of
 from ..scheme.code import Code
@@ -212,9 +211,7 @@ class Local:
 
     def _birth(self, worker: int) -> Born:
         """Start a process for a worker, in the starter's thread; it reports READY when it has what it needs."""
-        program = self._code.program(worker)
-        slices = tuple(block_slices(self.problem.dim, self._code.blocks))
-        share = Share(program, share_of(self.problem, program), slices, number_type(self._code, self._dtype), False)
+        share = share_of(self.problem, self._code, worker, checked=False)
         with contextlib.ExitStack() as passed, contextlib.ExitStack() as undo:
             file = _pickled(share)
             passed.callback(os.close, file)
@@ -222,7 +219,7 @@ class Local:
             passed.callback(os.close, theirs)
             undo.callback(os.close, orders)
             os.set_blocking(orders, False)
-            slots = tuple(self._slots[message.index] for message in program.messages)
+            slots = tuple(self._slots[message.index] for message in share.program.messages)
             sizes = self._code.n, len(self._code.messages), self.problem.dim, self._dtype.str
             board, params, payloads = self._areas
             channels = Channels(Fd(file), Fd(theirs), Fd(self._notes), board, params, payloads, slots, *sizes)

@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks import block_slices
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
 from ..runtime import frame
 from ..runtime.events import Failed
 from ..runtime.message import Bytes, Incoming, Message, Order, WorkerFailed
-from ..runtime.payload import number_type
 from ..runtime.roster import Roster
-from ..runtime.serve import Share, share_of
+from ..runtime.serve import share_of
 from ..scheme.code import Code
 from .base import prepared
 from .mpi_launch import FAREWELL, is_sibling, wire
@@ -155,9 +153,7 @@ class MPI:
 
     def _set_up(self, worker: int) -> bytes:
         """What a rank gets at first, its share: it says READY when it has what it needs. Pickled by the starter's thread."""
-        program = self._code.program(worker)
-        slices = tuple(block_slices(self.problem.dim, self._code.blocks))
-        share = Share(program, share_of(self.problem, program), slices, number_type(self._code, np.dtype(self.problem.dtype)))
+        share = share_of(self.problem, self._code, worker)
         return pickle.dumps((share, machine(), self._heartbeat / 5), protocol=5)
 
     # To the workers

@@ -16,7 +16,7 @@ from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
 from ..runtime.message import Incoming, Order
 from ..runtime.payload import number_type
-from ..runtime.serve import share_of
+from ..runtime.serve import cut
 from ..scheme.code import Code
 from .base import prepared
 from .environment import thread_limits
@@ -164,7 +164,7 @@ class Ray:
         program = self._code.program(worker)
         if not hasattr(self.problem, "only") and self._whole is None:
             self._whole = load().put(self.problem)
-        share = share_of(self.problem, program) if self._whole is None else self._whole
+        share = cut(self.problem, program) if self._whole is None else self._whole
         slices = tuple(block_slices(self.problem.dim, self._code.blocks))
         prepare = self._actors[worker].prepare.options(max_task_retries=-1)
         return prepare.remote(program, share, slices, number_type(self._code, self._dtype))

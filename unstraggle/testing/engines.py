@@ -39,7 +39,7 @@ DAMAGED = 10
 
 @dataclass(frozen=True)
 class EngineReport:
-    """What `check_engine` saw: codes, rounds of all of them, the worst relative error of a gradient, and faults that it tried."""
+    """What `check_engine` saw: codes, rounds of all of them, worst relative error of a gradient, and faults that were tried."""
 
     codes: int
     rounds: int

@@ -105,7 +105,9 @@ class Trial:
         until = self.engine.clock() + seconds
         try:
             events = self.engine.next(until)
-        except (ArithmeticError, RuntimeError, Invalid) as error:
+        except BrokenEngine:
+            raise
+        except Exception as error:
             raise BrokenEngine(f"next raises {error!r}: what happens to workers is reported by events.") from error
         clock = self.engine.clock()
         require(clock <= until + GRACE, f"next({until:.3g}) waits until {clock:.3g} s.")
@@ -335,5 +337,8 @@ def check_faults(make: Callable[[Any], Engine], folder: Path, within: float, sig
             tried.append(promise.__name__)
     finally:
         trial.engine.close()
-    trial.engine.engine.close()
-    return (*tried, "closed twice")
+    try:
+        trial.engine.engine.close()
+    except Exception as error:
+        raise BrokenEngine(f"The engine is broken: the second close raises {error!r}.") from error
+    return (*tried, "closed_twice")
