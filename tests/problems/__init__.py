@@ -139,3 +139,15 @@ class ReadyOnce(Constant):
         while mark.exists():
             time.sleep(1.0)
         mark.touch()
+
+
+@dataclass(frozen=True, eq=False)
+class SlowToPickle(Constant):
+    """Takes two seconds to be pickled once there is a file."""
+
+    file: str = ""
+
+    def __getstate__(self):
+        if Path(self.file).exists():
+            time.sleep(2.0)
+        return self.__dict__

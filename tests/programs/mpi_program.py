@@ -179,7 +179,7 @@ def across_hosts():
         codes.uncoded_mmc(4, load=3),
         codes.quantize(codes.uncoded(4), bits=8, bucket=512),
     ]
-    assert check_engine(MPI, chosen, rounds=2).worst_error < 1e-9
+    assert check_engine(MPI, chosen, rounds=2, signals=False).worst_error < 1e-9
     with Master(codes.uncoded(4), MPI(Constant(4, dim=10**5))) as master:
         run(master, dim=10**5)
         print("seconds", run(master, dim=10**5).time, flush=True)
