@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import threading
+from multiprocessing import resource_tracker
 
 import psutil
 import pytest
@@ -23,6 +24,7 @@ def _line(process):
 
 @pytest.fixture
 def nothing_left_behind():
+    resource_tracker.ensure_running()  # one for all, by Python, which new interpreters need
     shm = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
     files = psutil.Process().num_fds()
     yield

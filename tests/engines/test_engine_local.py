@@ -67,7 +67,7 @@ def test_patience_is_learned_from_earlier_rounds():
     with Master(codes.uncoded(2), Local(Constant(2)), on_shortfall="approximate", patience=4.0) as master:
         for _ in range(6):
             run(master, delays=np.full(2, 0.05))
-        assert 0.2 <= master.limit() < 1.0
+        assert 0.2 <= master._terms().limit < 1.0
         estimate = run(master, delays=np.array([0.05, 60.0]))
         assert estimate.got.tolist() == [True, False]
         with pytest.raises(Invalid, match="patience"):

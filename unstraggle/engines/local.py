@@ -392,8 +392,9 @@ def _end_all(processes: list[Any]) -> None:
 
 
 def _forget(process: Any) -> None:
-    """Free what belongs to a process that has ended. Another thread may be taking note of its end at the same time."""
-    process.join(0.0)
+    """Free what belongs to a process that has ended, or is about to: its files close a little before. Another thread may be
+    taking note of its end at the same time."""
+    process.join(0.5)
     with contextlib.suppress(ValueError):
         process.close()
 

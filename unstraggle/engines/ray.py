@@ -162,7 +162,7 @@ class Ray:
 
         In the starter's thread, since pickling takes its time."""
         program = self._code.program(worker)
-        if not hasattr(self.problem, "only") and self._whole is None:
+        if not (hasattr(self.problem, "only") or hasattr(self.problem, "share")) and self._whole is None:
             self._whole = load().put(self.problem)
         share = cut(self.problem, program) if self._whole is None else self._whole
         slices = tuple(block_slices(self.problem.dim, self._code.blocks))
