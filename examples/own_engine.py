@@ -16,13 +16,7 @@ from typing import Any
 import numpy as np
 
 import unstraggle as us
-from unstraggle.blocks import block_slices
-from unstraggle.engines import Message, Order, WorkerFailed
-from unstraggle.engines.base import prepared
-from unstraggle.runtime.payload import number_type
-from unstraggle.runtime.serve import Abandoned, Job, Share, run, share_of
-from unstraggle.scheme.code import Code
-from unstraggle.scheme.program import Outgoing
+from unstraggle.engines import Abandoned, Failed, Incoming, Job, Message, Order, Outgoing, Share, prepared, run, share_of
 from unstraggle.testing import check_engine
 
 
@@ -35,21 +29,20 @@ class Threads:
 
     def __init__(self, problem: Any) -> None:
         self.problem = problem
-        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
         self._orders: list[queue.SimpleQueue[Job | None]] = []
         self._round, self._origin = -1, time.monotonic()
 
-    def open(self, code: Code) -> None:
+    def open(self, code: us.Code) -> None:
         """Start the threads, each with its program and a share of the problem."""
+        if self._orders:
+            raise us.Invalid("An engine serves one code. Close this one and make another for the next code.")
         self.problem = prepared(self.problem, code)
-        slices = tuple(block_slices(self.problem.dim, code.blocks))
-        numbers = number_type(code, np.dtype(self.problem.dtype))
-        programs = [code.program(worker) for worker in range(code.n)]
-        self._mine = [[message.index for message in program.messages] for program in programs]
+        shares = [copy.deepcopy(share_of(self.problem, code, worker)) for worker in range(code.n)]
+        self._mine = [[message.index for message in share.program.messages] for share in shares]
         self._over = [-1] * code.n  # the last round that each worker need not go on with
-        self._orders = [queue.SimpleQueue() for _ in programs]
-        for program in programs:
-            share = Share(program, copy.deepcopy(share_of(self.problem, program)), slices, numbers)
+        self._orders = [queue.SimpleQueue() for _ in shares]
+        for share in shares:
             threading.Thread(target=self._serve, args=(share,), daemon=True).start()
 
     def start(self, order: Order) -> None:
@@ -62,15 +55,14 @@ class Threads:
             delays = None if order.delays is None else order.delays[self._mine[worker]]
             self._orders[worker].put(Job(order.round, order.step, params, self._origin, delays))
 
-    def next(self, until: float | None) -> list[Any]:
-        """The next message. Every wait ends: with a message, with a failure, or at `until`."""
+    def next(self, until: float | None) -> list[Incoming]:
+        """The next event. Every wait ends: with a message, with a failure, or at `until`."""
         try:
-            came = self._inbox.get(timeout=None if until is None else max(0.0, until - self.clock()))
+            event = self._inbox.get(timeout=None if until is None else max(0.0, until - self.clock()))
         except queue.Empty:
             return []
-        if isinstance(came, Exception):
-            raise came
-        return [came]
+        event.time = self.clock()
+        return [event]
 
     def clock(self) -> float:
         return time.monotonic() - self._origin
@@ -94,11 +86,11 @@ class Threads:
             try:
                 self._work(share, job)
             except Exception:
-                self._inbox.put(WorkerFailed(share.worker, traceback.format_exc()))
+                self._inbox.put(Failed(share.worker, job.now(), job.round, traceback.format_exc()))
 
     def _work(self, share: Share, job: Job) -> None:
         def stopped() -> bool:
-            return self._over[share.worker] >= job.round
+            return self._over[share.worker] >= job.round or self._round != job.round
 
         def wait(until: float) -> None:
             while (rest := until - time.monotonic()) > 0:
@@ -107,6 +99,7 @@ class Threads:
                 time.sleep(min(1e-3, rest))
 
         def send(message: Outgoing, payload: Any, checksum: int, times: Any) -> None:
+            payload.flags.writeable = False
             self._inbox.put(Message(share.worker, message.index, job.round, job.now(), payload, checksum, tuple(times)))
 
         run(share, job, send, stopped, wait)

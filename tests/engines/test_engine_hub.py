@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -14,7 +15,7 @@ from unstraggle import codes
 from unstraggle.engines import Message, Order, wire
 from unstraggle.engines.hub import Hub
 from unstraggle.runtime import frame
-from unstraggle.runtime.events import Joined, Lost
+from unstraggle.runtime.events import Failed, Joined, Lost
 
 DIM = 8
 CODE = codes.uncoded(2)
@@ -32,7 +33,7 @@ def wide_hub() -> Iterator[Hub]:
 
 
 def opened(dim: int) -> Iterator[Hub]:
-    hub = Hub(CODE, dim, np.dtype(np.float64), 1.0, lambda worker: None)
+    hub = Hub(CODE, dim, np.dtype(np.float64), lambda worker: None, heartbeat=1.0, start_within=60.0, restarts=0)
     hub.listen("127.0.0.1", 0)
     yield hub
     hub.close()
@@ -45,17 +46,17 @@ def connect(hub: Hub) -> socket.socket:
     return CLIENTS[-1]
 
 
-def call(hub: Hub, token: bytes, worker: int = 0) -> socket.socket:
+def call(hub: Hub, token: bytes, worker: int = 0, process: int = 4711) -> socket.socket:
     """A connection that says who it is."""
     client = connect(hub)
-    wire.send_all(client, wire.head(wire.HELLO, worker, 4711, len(token)), token)
+    wire.send_all(client, wire.head(wire.HELLO, worker, process, len(token)), token)
     return client
 
 
 def worker_of(hub: Hub, worker: int = 0) -> socket.socket:
     client = call(hub, hub.token, worker)
     wire.send_all(client, wire.head(wire.READY))
-    until(hub, lambda: hub.seats[worker].ready)
+    until(hub, lambda: hub.roster.is_ready(worker))
     hub.events.clear()
     assert wire.read_record(client, lambda what: np.empty(what.size, np.uint8))[0].kind == wire.PING
     return client
@@ -89,7 +90,7 @@ def test_a_worker_comes_and_goes(hub: Hub) -> None:
     client.close()
     until(hub, lambda: bool(hub.events))
     assert hub.events == [Lost(0, hub.events[0].time)]
-    assert hub.seats[0].deaths == 1 and hub.seats[0].link is None
+    assert hub.roster.given_up(0) and hub.seats[0].link is None
 
 
 def test_messages_in_pieces_and_in_one_piece(hub: Hub) -> None:
@@ -147,23 +148,46 @@ def test_what_must_not_come_ends_the_connection(hub: Hub, data: bytes) -> None:
     assert ended(client)
 
 
+def test_a_process_number_is_believed_only_of_the_process_that_has_the_connection(hub: Hub) -> None:
+    """It came over the wire: another process of this machine, all of them (-1), and the first one are never signalled."""
+    for said in (-1, 0, 1, os.getppid(), os.getpid()):
+        client = call(hub, hub.token, process=said)
+        wire.send_all(client, wire.head(wire.READY))
+        until(hub, lambda said=said: hub.roster.is_ready(0) and hub.seats[0].process == said)
+        assert hub.pid(0) == (os.getpid() if said == os.getpid() else None)
+
+
+def test_an_error_and_what_comes_behind_it_are_all_taken(hub: Hub) -> None:
+    hub.begin(0)
+    client = worker_of(hub)
+    error = wire.head(wire.FAILED, 0, 0, 4) + b"oops"
+    client.sendall(error + error + message() + wire.head(wire.FAILED, 0, 1, 4) + b"next")
+    until(hub, lambda: len(hub.events) == 3)
+    assert [type(event) for event in hub.events] == [Failed, Message, Failed]
+    assert [event.round for event in hub.events] == [0, 0, 1]
+
+
 def test_a_successor_takes_the_seat(hub: Hub) -> None:
     old = worker_of(hub)
     new = call(hub, hub.token)
     until(hub, lambda: bool(hub.events))
     assert [type(event) for event in hub.events] == [Lost] and ended(old)
     wire.send_all(new, wire.head(wire.READY))
-    until(hub, lambda: hub.seats[0].ready)
+    until(hub, lambda: hub.roster.is_ready(0))
     assert isinstance(hub.events[-1], Joined)
+    hub.begin(0)
+    hub.order(Order(0, 0, np.zeros(DIM)), [0])
+    heads = [wire.read_record(new, lambda what: np.empty(what.size, np.uint8))[0].kind for _ in range(2)]
+    assert heads == [wire.PING, wire.ORDER], "orders go to the successor"
 
 
 def test_silence_is_a_loss_until_a_sign_of_life(hub: Hub) -> None:
     client = worker_of(hub)
     until(hub, lambda: (hub.look() and False) or bool(hub.events))
-    assert [type(event) for event in hub.events] == [Lost] and hub.seats[0].hung
+    assert [type(event) for event in hub.events] == [Lost] and hub.events[0].returns
     wire.send_all(client, wire.head(wire.ALIVE))
     until(hub, lambda: len(hub.events) == 2)
-    assert isinstance(hub.events[1], Joined) and not hub.seats[0].hung
+    assert isinstance(hub.events[1], Joined) and not hub.events[1].fresh
 
 
 def test_who_lags_behind_gets_the_newest_order_only(wide_hub: Hub) -> None:

@@ -1,8 +1,6 @@
-"""The local engine: real processes, real signals, nothing left behind."""
+"""The local engine: what only it has. The scenarios that it shares with other engines are in scenarios.py."""
 
-import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,80 +10,18 @@ import numpy as np
 import psutil
 import pytest
 
-from unstraggle import Count, Deadline, Invalid, Master, NotRecovered, UnstraggleError, WorkerFailed, codes, trace
+from unstraggle import Invalid, Master, UnstraggleError, codes, trace
 from unstraggle.engines import Chaos, Local
 from unstraggle.latency import ShiftedExponential
 from unstraggle.runtime.serve import stretched
 from unstraggle.study.simulation import replay
-from unstraggle.testing import check_engine
 
 from ..problems import CannotStart, Constant, least_squares
+from .left_behind import nothing_left_behind
+from .scenarios import run
 
-
-def workers():
-    """Processes that the engine started."""
-    children = psutil.Process().children(recursive=True)
-    return [child for child in children if {"spawn_main", "nursery"} & set(re.findall(r"\w+", " ".join(_line(child))))]
-
-
-def _line(process):
-    with contextlib.suppress(psutil.Error):
-        return process.cmdline()
-    return []
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_behind():
-    shm = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-    files = psutil.Process().num_fds()
-    yield
-    assert workers() == []
-    assert psutil.Process().num_fds() <= files + 1
-    if shm:
-        assert {name for name in os.listdir("/dev/shm") if "unstraggle" in name} <= shm
-
-
-def test_every_kind_of_code():
-    report = check_engine(Local, rounds=2)
-    assert report.rounds == 28
-    assert report.worst_error < 1e-9
-
-
-def run(master, dim=8, **options):
-    return master.gradient(np.zeros(dim), **options)
-
-
-def test_messages_of_late_workers_are_counted_and_not_used():
-    code = codes.cyclic_repetition(4, s=1)
-    with Master(code, Local(Constant(4))) as master:
-        delays = np.zeros(4)
-        for worker in range(4):
-            delays[:] = 0.0
-            delays[worker] = 30.0
-            estimate = run(master, delays=delays)
-            np.testing.assert_allclose(estimate.gradient, 10.0)
-            assert not estimate.got[worker]
-            assert estimate.exact
-            assert estimate.time < 10
-
-
-def test_a_deadline_ends_the_round():
-    code = codes.ignore_stragglers(3)
-    with Master(code, Local(Constant(3)), Deadline(0.3)) as master:
-        estimate = run(master, delays=np.array([0.0, 30.0, 0.0]))
-    assert estimate.got.tolist() == [True, False, True]
-    assert not estimate.exact
-    np.testing.assert_allclose(estimate.gradient, 1 + 3)
-    assert 0.3 <= estimate.time < 5
-
-
-def test_waits_are_cut_short_by_the_next_round():
-    """A worker that sleeps for a minute in round 0 takes part in round 1."""
-    code = codes.uncoded(2)
-    with Master(code, Local(Constant(2)), Count(1)) as master:
-        run(master, delays=np.array([0.0, 60.0]))
-        estimate = run(master, delays=np.array([60.0, 0.0]))
-    assert estimate.got.tolist() == [False, True]
+__all__ = ["nothing_left_behind"]
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGSEGV"])
@@ -104,24 +40,6 @@ def test_killed_workers_are_lost_at_once_and_come_back(name):
             pass
         delays = np.array([60.0, 0.0, 60.0, 0.0, 0.0])
         assert run(master, delays=delays).got.tolist() == [False, True, False, True, True]
-
-
-def test_a_round_that_needs_a_dead_worker_waits_for_its_replacement():
-    code = codes.uncoded(2)
-    engine = Local(Constant(2))
-    with Master(code, engine) as master:
-        run(master)
-        os.kill(engine.pid(0), signal.SIGKILL)
-        np.testing.assert_allclose(run(master).gradient, 3.0)
-
-
-def test_without_restarts_it_says_who_is_lost():
-    engine = Local(Constant(2), restarts=0)
-    with Master(codes.uncoded(2), engine) as master:
-        run(master)
-        os.kill(engine.pid(1), signal.SIGKILL)
-        with pytest.raises(NotRecovered, match=r"round 1 has [01] of 2 messages.*workers \[1\] are lost"):
-            run(master)
 
 
 @pytest.mark.parametrize(("policy", "gradient"), [("approximate", 1.0), ("skip", 0.0)])
@@ -149,55 +67,11 @@ def test_patience_is_learned_from_earlier_rounds():
     with Master(codes.uncoded(2), Local(Constant(2)), on_shortfall="approximate", patience=4.0) as master:
         for _ in range(6):
             run(master, delays=np.full(2, 0.05))
-        assert 0.2 <= master.limit() < 1.0
+        assert 0.2 <= master._terms().limit < 1.0
         estimate = run(master, delays=np.array([0.05, 60.0]))
         assert estimate.got.tolist() == [True, False]
         with pytest.raises(Invalid, match="patience"):
             Master(codes.uncoded(2), Local(Constant(2)), patience=0.5)
-
-
-def test_a_stopped_worker_is_lost_and_joins_when_it_goes_on():
-    engine = Local(Constant(4), heartbeat=1.0)
-    with Master(codes.cyclic_repetition(4, s=1), engine) as master:
-        run(master)
-        os.kill(engine.pid(2), signal.SIGSTOP)
-        limit = time.monotonic() + 60
-        while run(master, delays=np.full(4, 0.1)).lost != (2,) and time.monotonic() < limit:
-            pass
-        assert run(master).lost == (2,)
-        os.kill(engine.pid(2), signal.SIGCONT)
-        while run(master, delays=np.full(4, 0.1)).lost and time.monotonic() < limit:
-            pass
-        assert run(master, delays=np.array([60.0, 0, 0, 0])).got.tolist() == [False, True, True, True]
-
-
-def test_an_error_of_the_problem_is_raised_with_its_traceback():
-    with Master(codes.uncoded(3), Local(Constant(3, fails_at=(1, 1)))) as master:
-        run(master)
-        with pytest.raises(WorkerFailed, match=r"Worker 1 failed: ZeroDivisionError: the loss of part 1") as caught:
-            run(master)
-        assert caught.value.worker == 1
-        assert "in grad" in caught.value.details
-
-
-def test_an_error_that_several_workers_meet_is_raised_once():
-    """Later ones report it when the next round has begun, which must not suffer."""
-    with Master(codes.fractional_repetition(4, s=3), Local(Constant(4, fails_at=(1, 1)))) as master:
-        for step in range(5):
-            if step == 1:
-                with pytest.raises(WorkerFailed):
-                    run(master)
-            else:
-                assert run(master, delays=np.full(4, 0.05)).exact
-
-
-def test_a_worker_that_dies_of_its_task_is_a_named_error_in_the_end():
-    """It is started again and dies again; nothing hangs."""
-    with (
-        Master(codes.uncoded(2), Local(Constant(2, dies_at=(0, 1)), restarts=1)) as master,
-        pytest.raises(NotRecovered, match=r"workers \[1\] are lost"),
-    ):
-        run(master)
 
 
 def test_a_problem_that_cannot_start(capfd):

@@ -1,4 +1,7 @@
-"""The MPI engine: real jobs under mpiexec, real signals, nothing left behind. The scenarios stand in mpi_program.py."""
+"""The MPI engine: real jobs under mpiexec, real signals, nothing left behind.
+
+Its own scenarios stand in programs/mpi_program.py, those of every engine in scenarios.py; one job runs both.
+"""
 
 import contextlib
 import os
@@ -21,21 +24,17 @@ from unstraggle.engines.mpi_order import PING_TIMES, Clock, machine, pack_order,
 from unstraggle.runtime.serve import Share
 
 from ..problems import Constant
+from . import scenarios
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "mpi_program.py"
 TOGETHER = (
-    "every_kind_of_code",
     "problem_of_the_script",
-    "late_messages",
-    "waits_are_cut_short",
     "who_lags_behind_skips_rounds",
-    "large_messages",
-    "problem_fails",
     "problem_cannot_start",
     "too_few_ranks",
     "one_engine_at_a_time",
     "idle_ranks_sleep",
-    "hung_worker",
+    "orders_to_a_stopped_worker_do_not_pile_up",
 )
 
 try:
@@ -60,7 +59,7 @@ def ranks(mark):
 def job(mark, n, *arguments, spare=0, without=()):
     """A job of n workers that must leave no process behind, 10 seconds after it ended."""
     line = [word for word in command(n, str(PROGRAM), str(mark), *arguments, spare=spare) if word not in without]
-    env = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent)}
+    env = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent.parent)}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": env}
     with subprocess.Popen(line, **options, start_new_session=True) as process:
         try:
@@ -77,14 +76,21 @@ def job(mark, n, *arguments, spare=0, without=()):
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    with job(tmp_path_factory.mktemp("together"), 6, *TOGETHER) as process:
-        out, err = process.communicate(timeout=200)
-    assert process.returncode == 0, out + err
-    return out
+    """One job for what kills nobody, MPI's own scenarios and those of every engine, and one for what does."""
+    mark = tmp_path_factory.mktemp("together")
+    quiet = [scenario.__name__ for scenario in scenarios.QUIET]
+    kills = [scenario.__name__ for scenario in scenarios.KILLS]
+    return said(mark, 6, *TOGETHER, *quiet) + said(mark, 4, *kills, spare=5)
+
+
+def said(mark, n, *names, spare=0):
+    with job(mark, n, *names, spare=spare) as process:
+        out, err = process.communicate(timeout=260)
+    return out if process.returncode == 0 else out + err
 
 
 @needs_mpiexec
-@pytest.mark.parametrize("scenario", TOGETHER)
+@pytest.mark.parametrize("scenario", (*TOGETHER, *(scenario.__name__ for scenario in (*scenarios.QUIET, *scenarios.KILLS))))
 def test_scenario(scenario, report):
     assert f"passed {scenario}\n" in report, report
 
@@ -183,8 +189,9 @@ def test_missing_mpiexec_gives_a_hint(monkeypatch):
 def test_ranks_get_a_place_each_unless_the_user_says_where():
     line = command(3, "train.py", spare=1)
     assert line[line.index("--host") + 1] == "localhost:5" and "--oversubscribe" not in line
+    assert line[line.index("btl") + 1] == "self,sm", "ranks of one machine listen nowhere"
     line = command(3, "train.py", options=("--hostfile", "hosts"))
-    assert "--host" not in line and line[line.index("--hostfile") + 1] == "hosts"
+    assert "--host" not in line and line[line.index("--hostfile") + 1] == "hosts" and "btl" not in line
 
 
 def test_pauses_grow_with_the_time_waited(monkeypatch):

@@ -104,7 +104,7 @@ def start(name, mark):
     options = ("--host", places, "--prtemca", "plm_ssh_agent", str(agent), "-x", "PYTHONPATH")
     line = command(4, str(PROGRAM), str(mark), "across_hosts", options=options)
     inside = ["ip", "netns", "exec", f"{name}1", "unshare", "--uts", "sh", "-c", f'hostname {name}1; exec "$@"', "sh", *line]
-    env = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent)}
+    env = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent.parent)}
     return subprocess.Popen(inside, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
 
 

@@ -1,8 +1,10 @@
 """Problems for tests of engines: they must be importable by worker processes."""
 
+import ctypes
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -75,3 +77,77 @@ class Asks:
         found = np.zeros((self.k, 3))
         found[part] = os.environ["OMP_NUM_THREADS"], os.environ.get("ASKED", 0), np.random.random()  # noqa: NPY002
         return found.ravel()[where]
+
+
+@dataclass(frozen=True, eq=False)
+class Holds(Constant):
+    """Tasks keep Python's interpreter lock, as those in C do that do not let it go: no other thread of the worker runs."""
+
+    def grad(self, params, part, where=slice(None), step=0):
+        ctypes.PyDLL(None).usleep(int(1e6 * self.seconds))
+        return np.full(len(params[where]), part + 1, dtype=self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Lazy(Constant):
+    """Worker 0 reads its parameters at the beginning and at the end of a long task, and raises where they have changed."""
+
+    here: int = -1
+
+    def share(self, worker, parts):
+        return replace(self, here=worker)
+
+    def grad(self, params, part, where=slice(None), step=0):
+        first = float(params[0])
+        if self.here == 0:
+            time.sleep(self.seconds)
+        if not (params == first).all():
+            raise ArithmeticError(f"{first} became {params[0]} in the middle of a task")
+        return np.full(len(params[where]), (part + 1) * first)
+
+
+@dataclass(frozen=True, eq=False)
+class Partly(Constant):
+    """Fails on some workers, whatever they compute, from a step on."""
+
+    workers: tuple[int, ...] = ()
+    since: int = 1
+    here: int = -1
+
+    def share(self, worker, parts):
+        return replace(self, here=worker)
+
+    def grad(self, params, part, where=slice(None), step=0):
+        if self.here in self.workers and step >= self.since:
+            raise ZeroDivisionError(f"worker {self.here} cannot divide")
+        return super().grad(params, part, where, step)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyOnce(Constant):
+    """A worker of which gets ready when it is started, and never again when it is started another time."""
+
+    folder: str = ""
+    here: int = -1
+
+    def share(self, worker, parts):
+        return replace(self, here=worker)
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        mark = Path(self.folder) / str(self.here)
+        while mark.exists():
+            time.sleep(1.0)
+        mark.touch()
+
+
+@dataclass(frozen=True, eq=False)
+class SlowToPickle(Constant):
+    """Takes two seconds to be pickled once there is a file."""
+
+    file: str = ""
+
+    def __getstate__(self):
+        if Path(self.file).exists():
+            time.sleep(2.0)
+        return self.__dict__

@@ -1,6 +1,8 @@
-"""The program of the MPI tests: each function is a scenario. Arguments: a mark for the process list, and scenarios."""
+"""The program of the MPI tests: scenarios of every engine (engines/scenarios.py), and those that only MPI has.
 
-import contextlib
+Arguments: a mark for the process list, and names of scenarios.
+"""
+
 import faulthandler
 import os
 import signal
@@ -14,10 +16,17 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from tests.engines import scenarios
+from tests.engines.scenarios import raises as refused
+from tests.engines.scenarios import run
 from tests.problems import CannotStart, Constant
-from unstraggle import Count, Deadline, Invalid, Master, NotRecovered, UnstraggleError, WorkerFailed, codes
+from unstraggle import Count, Deadline, Invalid, Master, NotRecovered, WorkerFailed, codes
 from unstraggle.engines import MPI, Message, Order
 from unstraggle.testing import check_engine
+
+
+def bench():
+    return scenarios.Bench(lambda problem, restarts=None, **options: MPI(problem, **options))
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,47 +34,9 @@ class Own(Constant):
     """A problem that only this program defines."""
 
 
-def run(master, dim=8, **options):
-    return master.gradient(np.zeros(dim), **options)
-
-
-@contextlib.contextmanager
-def refused(kind, *words):
-    try:
-        yield
-    except kind as error:
-        assert all(word in str(error) for word in words), str(error)
-    else:
-        raise AssertionError(f"{kind.__name__} expected")
-
-
-def every_kind_of_code():
-    report = check_engine(MPI, rounds=2)
-    assert report.rounds == 28 and report.worst_error < 1e-9, report
-
-
 def problem_of_the_script():
     with Master(codes.uncoded(2), MPI(Own(2))) as master:
         np.testing.assert_allclose(run(master).gradient, 3.0)
-
-
-def late_messages():
-    with Master(codes.cyclic_repetition(4, s=1), MPI(Constant(4))) as master:
-        for worker in range(4):
-            delays = np.zeros(4)
-            delays[worker] = 30.0
-            estimate = run(master, delays=delays)
-            np.testing.assert_allclose(estimate.gradient, 10.0)
-            assert not estimate.got[worker] and estimate.exact and estimate.time < 10
-
-
-def waits_are_cut_short():
-    with Master(codes.uncoded(2), MPI(Constant(2)), Count(1)) as master:
-        run(master, delays=np.array([0.0, 60.0]))
-        assert run(master, delays=np.array([60.0, 0.0])).got.tolist() == [False, True]
-    with Master(codes.ignore_stragglers(3), MPI(Constant(3)), Deadline(0.2)) as master:
-        estimate = run(master, delays=np.array([0.0, 30.0, 0.0]))
-        assert estimate.got.tolist() == [True, False, True] and 0.2 <= estimate.time < 5
 
 
 def who_lags_behind_skips_rounds():
@@ -90,37 +61,14 @@ class Slow(Constant):
         return super().grad(params, part, where, step)
 
 
-def large_messages():
-    """Of 8 MB, more than are in flight at once, while the worker computes."""
-    code = codes.uncoded_mmc(3, load=3)
-    with Master(code, MPI(Constant(3, dim=10**6, seconds=0.01)), Count(9, of="messages")) as master:
-        for _ in range(2):
-            np.testing.assert_allclose(run(master, dim=10**6).gradient, 6.0)
-
-
-def hung_worker():
-    """Lost without a sign of life; orders to it do not pile up; it takes part when it goes on."""
+def orders_to_a_stopped_worker_do_not_pile_up():
     engine = MPI(Constant(4, dim=10**5), heartbeat=1.0)
     with Master(codes.cyclic_repetition(4, s=1), engine) as master:
         run(master, dim=10**5)
         os.kill(engine.pid(2), signal.SIGSTOP)
-        limit = time.monotonic() + 30
-        while run(master, dim=10**5, delays=np.full(4, 0.02)).lost != (2,):
-            assert time.monotonic() < limit
+        scenarios.until(lambda: run(master, dim=10**5, delays=np.full(4, 0.02)).lost == (2,))
         assert len(engine._seats[2].sent) == 2 and len(engine._wire._going) <= 6
         os.kill(engine.pid(2), signal.SIGCONT)
-        while run(master, dim=10**5, delays=np.full(4, 0.02)).lost:
-            assert time.monotonic() < limit
-        delays = np.array([60.0, 0.0, 0.0, 0.0])
-        assert run(master, dim=10**5, delays=delays).got.tolist() == [False, True, True, True]
-
-
-def problem_fails():
-    with Master(codes.uncoded(3), MPI(Constant(3, fails_at=(1, 1)))) as master:
-        run(master)
-        with refused(WorkerFailed, "Worker 1 failed: ZeroDivisionError", "in grad"):
-            run(master)
-        np.testing.assert_allclose(run(master).gradient, 6.0)
 
 
 def problem_cannot_start():
@@ -231,7 +179,7 @@ def across_hosts():
         codes.uncoded_mmc(4, load=3),
         codes.quantize(codes.uncoded(4), bits=8, bucket=512),
     ]
-    assert check_engine(MPI, chosen, rounds=2).worst_error < 1e-9
+    assert check_engine(MPI, chosen, rounds=2, signals=False).worst_error < 1e-9
     with Master(codes.uncoded(4), MPI(Constant(4, dim=10**5))) as master:
         run(master, dim=10**5)
         print("seconds", run(master, dim=10**5).time, flush=True)
@@ -266,7 +214,8 @@ def _clocks_agree():
 def main(names):
     for name in names:
         try:
-            globals()[name]()
+            known = getattr(scenarios, name, None)
+            globals()[name]() if known is None else known(bench())
         except Exception:
             if len(names) == 1:
                 raise
@@ -276,6 +225,5 @@ def main(names):
 
 
 if __name__ == "__main__":
-    assert issubclass(UnstraggleError, Exception)
-    faulthandler.dump_traceback_later(100, exit=True)
+    faulthandler.dump_traceback_later(240, exit=True)
     main([name for name in sys.argv[2:] if name != "stopped"])

@@ -42,6 +42,33 @@ def test_any_changed_bit_changes_the_checksum(data, more):
     assert frame.checksum(payload) != before
 
 
+@given(st.integers(2, 20_000), st.integers(0, 2**32), st.data())
+def test_a_payload_that_was_moved_changes_the_checksum(size, seed, more):
+    """Rotated by any number of bytes, two stretches exchanged, or read backwards."""
+    payload = np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)
+    length = more.draw(st.integers(1, size // 2))
+    swapped = payload.copy()
+    swapped[:length], swapped[-length:] = payload[-length:], payload[:length]
+    for other in (np.roll(payload, more.draw(st.integers(1, size - 1))), swapped, payload[::-1].copy()):
+        assert np.array_equal(other, payload) or frame.checksum(other) != frame.checksum(payload)
+
+
+@pytest.mark.parametrize("size", [4, 100, 512, 1024, 5000, 600_000])
+def test_moved_words_of_real_gradients_change_the_checksum(size):
+    numbers = np.linspace(-1, 1, size)
+    whole = frame.checksum(numbers.view(np.uint8))
+    half = size // 2
+    moved = {
+        "rotated by a word": np.roll(numbers, 1),
+        "rotated by a row": np.roll(numbers, 512),
+        "halves exchanged": np.roll(numbers, half),
+        "x and -x exchanged": np.concatenate([-numbers[:1], numbers[1:-1], -numbers[-1:]]),
+        "rows exchanged": np.concatenate([numbers[512:1024], numbers[:512], numbers[1024:]]),
+    }
+    for what, other in moved.items():
+        assert np.array_equal(other, numbers) or frame.checksum(other.view(np.uint8)) != whole, what
+
+
 def test_what_is_not_a_frame():
     good = framed(np.arange(100, dtype=np.uint8))
     with pytest.raises(Invalid, match="at least 40 bytes, but got 10"):

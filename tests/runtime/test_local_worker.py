@@ -1,13 +1,11 @@
 """The worker process of the local engine, without a master."""
 
 import os
-import time
-from multiprocessing import get_context
 
 import numpy as np
 
 from unstraggle import codes
-from unstraggle.engines.local_worker import ORDER, Channels, Worker
+from unstraggle.engines.local_worker import NOTE, ORDER, Channels, Worker
 from unstraggle.engines.shared import Area, Board, Fd
 from unstraggle.runtime import frame
 from unstraggle.runtime.payload import pack
@@ -26,7 +24,7 @@ def worker_of(orders, payloads):
     notes = os.open(os.devnull, os.O_WRONLY)
     slots = ((0, payloads.size),)
     areas = Area(Board.size(1, 1)), Area(16 * DIM), payloads
-    return share, Worker(share, Channels(Fd(orders), Fd(notes), *areas, slots, 1, 1, DIM, "<f8"))
+    return share, Worker(share, Channels(Fd(-1), Fd(orders), Fd(notes), *areas, slots, 1, 1, DIM, "<f8"))
 
 
 def test_the_newest_order_counts():
@@ -43,29 +41,35 @@ def test_the_newest_order_counts():
     os.close(theirs)
 
 
-def _send_again_and_again(area):
-    share, worker = worker_of(os.open(os.devnull, os.O_RDONLY), area)
-    while True:
-        worker.send(share.program.messages[0], PAYLOAD, 0, [0.1, 0.2])
-
-
-def test_a_message_can_be_read_while_it_is_sent_again():
-    """As happens when a worker is asked again in the round in which its first answer is read."""
+def test_a_message_that_is_sent_again_leaves_what_the_master_may_be_reading():
+    """As happens when a worker is asked again in a round, and computes something else: only its note comes twice."""
     area = Area(4096)
-    room = area.map()
-    sender = get_context("spawn").Process(target=_send_again_and_again, args=(area,), daemon=True)
-    sender.start()
-    try:
-        while not room[24]:
-            time.sleep(0.01)
-        time.sleep(0.1)
-        found = [frame.read(room, 0.0, checked=False) for _ in range(100_000)]
-    finally:
-        sender.kill()
-        sender.join()
-        sender.close()
-        area.close()
-    assert {(message.index, message.times) for message in found} == {(0, (0.1, 0.2))}
+    share, worker = worker_of(-1, area)
+    inbox, worker._notes = os.pipe()
+    message, again = share.program.messages[0], PAYLOAD[::-1].copy()
+    room, found = area.map(), []
+    for round, payload in ((3, PAYLOAD), (3, again), (4, again)):
+        worker._round = round
+        worker.send(message, payload, 0, [0.1, 0.2])
+        found.append((NOTE.unpack(os.read(inbox, 4096))[2], bytes(frame.read(room, 0.0, checked=False).payload)))
+    assert found == [(3, bytes(PAYLOAD)), (3, bytes(PAYLOAD)), (4, bytes(again))]
+    os.close(inbox)
+
+
+def test_a_successor_leaves_it_too():
+    """It shares the board with the process that died. One that died in the middle of a message has left no whole one."""
+    area = Area(4096)
+    share, worker = worker_of(-1, area)
+    _, successor = worker_of(-1, area)
+    successor._whole = worker._whole
+    message, again = share.program.messages[0], PAYLOAD[::-1].copy()
+    worker._round = successor._round = 3
+    worker.send(message, PAYLOAD, 0, [0.1, 0.2])
+    successor.send(message, again, 0, [0.1, 0.2])
+    assert bytes(frame.read(area.map(), 0.0, checked=False).payload) == bytes(PAYLOAD)
+    worker._whole[0] = -1
+    successor.send(message, again, 0, [0.1, 0.2])
+    assert bytes(frame.read(area.map(), 0.0, checked=False).payload) == bytes(again)
 
 
 def test_short_payloads_are_the_same_bytes():

@@ -1,12 +1,22 @@
-"""Engines: how orders reach workers and messages the master. They carry, `Round` decides."""
+"""Engines: how orders reach workers and messages the master. They carry, `Round` decides.
+
+What an engine of one's own needs comes from here: the role (`Engine`); what it brings to workers (`Order`, as a `Job`) and to
+the master (`Incoming`: `Message`, `Dropped`, `Failed`, `Lost`, `Joined`, `Finished`); what a worker is (`share_of`, `run`,
+`Abandoned`); and who is there (`Roster`). See docs/howto/own_engine.md.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.message import Message, Order, WorkerFailed
-from .base import Engine, Processes
+from ..runtime.events import Dropped, Failed, Finished, Joined, Lost
+from ..runtime.frame import checksum
+from ..runtime.message import Incoming, Message, Order, WorkerFailed
+from ..runtime.roster import Roster
+from ..runtime.serve import Abandoned, Job, Share, run, share_of
+from ..scheme.program import Outgoing
+from .base import Engine, Processes, prepared
 
 if TYPE_CHECKING:
     from .chaos import Chaos
@@ -15,7 +25,33 @@ if TYPE_CHECKING:
     from .ray import Ray
     from .virtual import Virtual
 
-__all__ = ["MPI", "Chaos", "Engine", "Local", "Message", "Order", "Processes", "Ray", "Virtual", "WorkerFailed"]
+__all__ = [
+    "MPI",
+    "Abandoned",
+    "Chaos",
+    "Dropped",
+    "Engine",
+    "Failed",
+    "Finished",
+    "Incoming",
+    "Job",
+    "Joined",
+    "Local",
+    "Lost",
+    "Message",
+    "Order",
+    "Outgoing",
+    "Processes",
+    "Ray",
+    "Roster",
+    "Share",
+    "Virtual",
+    "WorkerFailed",
+    "checksum",
+    "prepared",
+    "run",
+    "share_of",
+]
 
 HOMES = {"Chaos": ".chaos", "Local": ".local", "MPI": ".mpi", "Ray": ".ray", "Virtual": ".virtual"}
 

@@ -19,7 +19,7 @@ class Engine(Protocol):
     def problem(self) -> Problem: ...
 
     def open(self, code: Code) -> None:
-        """Start the workers and wait until they are ready. Called once."""
+        """Start the workers and wait until they are ready; raises where they do not start, and when it was called before."""
         ...
 
     def start(self, order: Order) -> None:
@@ -27,7 +27,10 @@ class Engine(Protocol):
         ...
 
     def next(self, until: float | None) -> list[Incoming]:
-        """What has come: waits until there is something, or until that time; the list is empty when the time has come."""
+        """What has come: waits until there is something, or until that time; the list is empty when the time has come.
+
+        Errors of the problem on a worker are events (`Failed`), and so is the loss of a worker: nothing is raised for them.
+        """
         ...
 
     def clock(self) -> float:

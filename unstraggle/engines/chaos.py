@@ -29,7 +29,8 @@ class Chaos:
     latency: a model or trace; a message may not leave its worker before the drawn time, and waits are cut short when the round
     ends. drop: a message vanishes. duplicate: it comes twice. corrupt: one of its bits is flipped, or its end is cut off.
     hold: it comes up to `hold_seconds` late, after others. kill, pause: a random worker gets SIGKILL, or SIGSTOP for
-    `pause_seconds`, within `within` seconds of the start of a round; needs workers that are processes of this machine.
+    `pause_seconds`, within `within` seconds of the start of a round; needs workers that are processes of this machine, others
+    are left alone.
 
     >>> from unstraggle import engines, latency, problems
     >>> problem = problems.LeastSquares.split(np.eye(4), np.arange(4.0), parts=4)
@@ -103,7 +104,7 @@ class Chaos:
         self.engine.cancel(round, workers)
 
     def pid(self, worker: int) -> int | None:
-        return self.engine.pid(worker)  # type: ignore[attr-defined, no-any-return]
+        return self.engine.pid(worker) if hasattr(self.engine, "pid") else None
 
     def close(self) -> None:
         """End the workers; those that are paused go on first."""
@@ -163,7 +164,20 @@ class Chaos:
     def _send_signals(self, everything: bool = False) -> None:
         while self._due and (everything or self._due[0][0] <= self.clock()):
             _, _, worker, number = heapq.heappop(self._due)
-            pid = self.pid(worker)
-            if pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+            self._signal(worker, number)
+
+    def _signal(self, worker: int, number: int) -> None:
+        """Signal a worker's process, by a descriptor: a process that got its number meanwhile is none of ours."""
+        pid = self.pid(worker)
+        if pid is None or pid <= 1:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if not hasattr(os, "pidfd_open"):
+                os.kill(pid, number)
+                return
+            process = os.pidfd_open(pid)
+            try:
+                if self.pid(worker) == pid:
+                    signal.pidfd_send_signal(process, number)
+            finally:
+                os.close(process)

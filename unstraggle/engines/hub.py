@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import math
 import os
 import selectors
 import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import Invalid
 from ..runtime import frame
-from ..runtime.events import Joined, Lost
-from ..runtime.message import Bytes, Incoming, Message, Order, WorkerFailed
+from ..runtime.message import Bytes, Incoming, Message, Order
 from ..runtime.payload import payload_sizes
+from ..runtime.roster import Roster
 from ..scheme.code import Code
 from . import wire
 from .wire import Head, Link
@@ -32,36 +32,43 @@ FROM_WORKERS = {wire.READY: 0, wire.ALIVE: 0, wire.TAKEN: 0, wire.FAILED: wire.R
 
 @dataclass(eq=False)
 class Seat:
-    """A worker's place: its connection while it has one, and what the master knows of it.
+    """A worker's place: its connection while it has one.
 
-    ready: it takes orders. process: its number, on its machine. absent: since when it is not ready. asked: since when it owes a
-    sign of life, and is hung when that is long. taking: an order has not come to it yet by another way than this connection.
+    process: its number, as it says. asked: whether it owes a sign of life. taking: an order has not come to it yet by another
+    way than this connection.
     """
 
     link: Link | None = None
-    ready: bool = False
     process: int = -1
-    deaths: int = 0
-    absent: float = math.inf
-    asked: float = math.inf
-    hung: bool = False
+    asked: bool = False
     taking: bool = False
 
 
 class Hub:
     """Lets workers in that have the token, gives them orders, and turns what they send into events.
 
-    greet(worker): called when one has come, which then needs its share and answers READY.
+    heartbeat, start_within, restarts: see `Roster`; others start workers again. greet(worker): called when one has come, which
+    then needs its share and answers READY.
     """
 
-    def __init__(self, code: Code, dim: int, dtype: np.dtype[Any], heartbeat: float, greet: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        code: Code,
+        dim: int,
+        dtype: np.dtype[Any],
+        greet: Callable[[int], None],
+        *,
+        heartbeat: float,
+        start_within: float,
+        restarts: int,
+    ) -> None:
         self.token = os.urandom(wire.TOKEN)
         self.seats = [Seat() for _ in range(code.n)]
         self.mine = [[message.index for message in code.program(worker).messages] for worker in range(code.n)]
-        self.round, self.origin, self.restarts = -1, time.monotonic(), 0
+        self.round, self.origin = -1, time.monotonic()
+        times = {"restarts": restarts, "heartbeat": heartbeat, "start_within": start_within}
+        self.roster = Roster(code.n, **times, now=self.origin)
         self.events: list[Incoming] = []
-        self.failure: WorkerFailed | None = None
-        self._failed = -1
         self._dtype, self._heartbeat, self._greet = dtype, heartbeat, greet
         self._senders = code.messages.worker.tolist()
         heads = [frame.head_size(int(tasks)) for tasks in np.bincount(code.tasks.worker, minlength=code.n)]
@@ -69,7 +76,6 @@ class Hub:
         self._slots: dict[int, Bytes] = {}
         self._filled: set[int] = set()
         self._guests: set[Link] = set()
-        self._last_look = time.monotonic()
         self._selector = selectors.DefaultSelector()
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
@@ -84,6 +90,7 @@ class Hub:
     def begin(self, round: int) -> None:
         """A round begins: payloads of the last one may be overwritten."""
         self.round, self.origin, self._filled = round, time.monotonic(), set()
+        self.roster.begin(self.origin)
 
     def clock(self) -> float:
         """Seconds since the round began."""
@@ -119,22 +126,26 @@ class Hub:
             if mask & selectors.EVENT_READ and link.open:
                 self._hear(link)
 
-    def look(self) -> bool:
-        """Ask for signs of life, now and then. A worker that owes one for long is lost until it shows one."""
+    def look(self) -> None:
+        """Now and then: ask for signs of life, see who shows none, and send guests away who say nothing."""
         now = time.monotonic()
-        if now - self._last_look < self._heartbeat / 4:
-            return False
-        self._last_look = now
+        if not self.roster.time_to_look(now):
+            return
         for worker, seat in enumerate(self.seats):
-            if seat.ready and seat.asked == math.inf:
-                seat.asked = now
+            if self.roster.is_ready(worker) and not seat.asked:
+                seat.asked = True
                 self._tell(seat.link, wire.head(wire.PING))
-            elif seat.ready and now - seat.asked > self._heartbeat and not seat.hung:
-                seat.hung = True
-                self.events.append(Lost(worker, self.clock(), returns=True))
+        self.roster.due(now)
+        self.events += self.roster.look(now)
         for guest in [guest for guest in self._guests if now - guest.since > self._heartbeat]:
             self._drop(guest)
-        return True
+
+    def pid(self, worker: int) -> int | None:
+        """The process of a worker that is ready; None where it is not on this machine, or is not the one that it says."""
+        seat = self.seats[worker]
+        if seat.link is None or not self.roster.is_ready(worker) or not owns(seat.process, seat.link.sock):
+            return None
+        return seat.process
 
     def close(self) -> None:
         """Close the door and all connections."""
@@ -158,11 +169,7 @@ class Hub:
             self._drop(link)
             return
         if heard and link.worker is not None:
-            seat = self.seats[link.worker]
-            seat.asked = math.inf
-            if seat.hung:
-                seat.hung = False
-                self.events.append(Joined(link.worker, self.clock(), fresh=False))
+            self.seats[link.worker].asked = False
 
     def _room(self, link: Link, what: Head) -> Bytes:
         """The place for what follows. Refuses what is not expected, and what is larger than it may be."""
@@ -188,17 +195,18 @@ class Hub:
         if link.worker is None:
             self._welcome(link, what, body)
             return
-        seat = self.seats[link.worker]
+        worker, now = link.worker, time.monotonic()
+        joined = self.roster.heard(worker, now)
+        if joined is not None:
+            self.events.append(joined)
         if what.kind == wire.SENT:
-            self.events.append(self._message(link.worker, what, body))
+            self.events.append(self._message(worker, what, body))
         elif what.kind == wire.READY:
-            seat.ready, seat.absent = True, math.inf
-            self.events.append(Joined(link.worker, self.clock()))
+            self.events.append(self.roster.ready(worker, now))
         elif what.kind == wire.TAKEN:
-            seat.taking = False
-        elif what.kind == wire.FAILED and self.failure is None and what.round > self._failed:
-            self._failed = what.round  # once a round: others that hold the same partition fail as well
-            self.failure = WorkerFailed(link.worker, body.tobytes().decode(errors="replace"))
+            self.seats[worker].taking = False
+        elif what.kind == wire.FAILED:
+            self.events += self.roster.failed(worker, what.round, body.tobytes().decode(errors="replace"), now)
 
     def _message(self, worker: int, what: Head, body: Bytes) -> Message:
         if what.round != self.round:
@@ -214,10 +222,11 @@ class Hub:
         """A worker has come. If it was thought to be here, its connection or machine broke, and this is its successor."""
         if not hmac.compare_digest(token.tobytes(), self.token) or what.number >= len(self.seats):
             raise Invalid("A connection came without the token of this run.")
-        seat = self.seats[what.number]
-        if seat.link is not None:
-            self._drop(seat.link)
+        old = self.seats[what.number].link
+        if old is not None:
+            self._drop(old)
         self._guests.discard(link)
+        seat = self.seats[what.number]
         link.worker, seat.link, seat.process = what.number, link, what.round
         self._tell(link, wire.head(wire.PING))
         self._greet(what.number)
@@ -229,12 +238,28 @@ class Hub:
         self._guests.discard(link)
         if link.worker is None:
             return
-        seat = self.seats[link.worker]
-        if seat.ready and not seat.hung:
-            self.events.append(Lost(link.worker, self.clock(), returns=seat.deaths < self.restarts))
-        self.seats[link.worker] = Seat(deaths=seat.deaths + 1, absent=time.monotonic())
+        lost = self.roster.died(link.worker, time.monotonic())
+        if lost is not None:
+            self.events.append(lost)
+        self.roster.due(time.monotonic())
+        self.seats[link.worker] = Seat()
 
     def _tell(self, link: Link | None, *parts: wire.Part, newest: bool = False) -> None:
         """Send what the connection takes now; the rest follows when it takes more."""
         if link is not None and not link.send(*parts, newest=newest):
             self._selector.modify(link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, link)
+
+
+def owns(process: int, sock: socket.socket) -> bool:
+    """Whether a process of this machine has the other end of a connection: a number that came over it proves nothing.
+
+    By Linux's list of connections, and that of the process's files.
+    """
+    if process <= 1:
+        return False
+    with contextlib.suppress(OSError):
+        ports = f":{sock.getpeername()[1]:04X}", f":{sock.getsockname()[1]:04X}"
+        for line in (line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()):
+            if line[1].endswith(ports[0]) and line[2].endswith(ports[1]) and line[9] != "0":
+                return any(os.readlink(file) == f"socket:[{line[9]}]" for file in Path(f"/proc/{process}/fd").iterdir())
+    return False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import os
 import pickle
 import select
@@ -10,17 +12,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..blocks import block_slices
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
 from ..runtime import frame
-from ..runtime.events import Joined, Lost
-from ..runtime.message import Incoming, Message, Order, WorkerFailed
-from ..runtime.payload import number_type, payload_sizes
+from ..runtime.events import Lost
+from ..runtime.message import Incoming, Message, Order
+from ..runtime.payload import payload_sizes
+from ..runtime.roster import Roster
 from ..runtime.serve import Share, share_of
 from ..scheme.code import Code
 from .base import prepared
@@ -28,28 +30,39 @@ from .environment import environment, thread_limits
 from .local_worker import FAILED, NOTE, ORDER, READY, Channels, main
 from .nursery import Nursery
 from .shared import Area, Board, Fd
+from .starter import Starter
+
+log = logging.getLogger("unstraggle")
 
 PAGE = 4096
+FAREWELL = 2.0
+"""Seconds that workers have to end when the engine is closed."""
 NOTHING = np.empty(0, np.uint8)
+
+
+class Born(NamedTuple):
+    """A process that was started, and the pipe for its orders."""
+
+    process: Any
+    orders: int
 
 
 @dataclass(eq=False)
 class Seat:
-    """A worker's place: the process that has it now, and what the master knows of it."""
+    """A worker's place: the process that has it now, its pipe, and an order that the pipe did not take."""
 
     process: Any = None
     orders: int = -1
-    ready: bool = False
-    hung: bool = False
-    starts: int = 0
+    waiting: bytes = b""
 
 
 class Local:
     """One process a worker. Scripts that use it need the guard `if __name__ == "__main__":`.
 
     restarts: how often a worker that died is started again. heartbeat: seconds without a sign of life after which a worker
-    counts as lost until it shows one. threads: of the numerical libraries in each worker. start_within: seconds.
-    start_method: "forkserver", by a `Nursery` of this engine, or "spawn", each as an interpreter of its own.
+    counts as lost until it shows one. threads: of the numerical libraries in each worker. start_within: seconds, also for a
+    worker that is started again, which is given up then. start_method: "forkserver", by a `Nursery` of this engine, or
+    "spawn", each as an interpreter of its own.
     """
 
     def __init__(
@@ -62,9 +75,9 @@ class Local:
         start_within: float = 300.0,
         start_method: str = "forkserver",
     ) -> None:
-        if not heartbeat >= 1 or threads < 1 or restarts < 0:
+        if not 1 <= heartbeat < math.inf or threads < 1 or restarts < 0:
             raise Invalid(
-                "Local needs heartbeat >= 1 second, threads >= 1 and restarts >= 0, "
+                "Local needs a finite heartbeat >= 1 second, threads >= 1 and restarts >= 0, "
                 f"but got heartbeat={heartbeat}, threads={threads}, restarts={restarts}."
             )
         if start_method not in ("spawn", "forkserver"):
@@ -73,11 +86,11 @@ class Local:
         self._restarts, self._heartbeat, self._threads = restarts, heartbeat, threads
         self._start_within, self._method = start_within, start_method
         self._seats: list[Seat] = []
-        self._origin = self._last_look = time.monotonic()
-        self._round = self._failed = -1
+        self._origin = time.monotonic()
+        self._round = -1
         self._areas: tuple[Area, ...] = ()
         self._events: list[Incoming] = []
-        self._exits: dict[int, int | None] = {}
+        self._early: set[int] = set()
         self._nursery: Nursery | None = None
 
     def open(self, code: Code) -> None:
@@ -89,20 +102,22 @@ class Local:
         board, params = Area(Board.size(code.n, len(code.messages))), Area(2 * self.problem.dim * self._dtype.itemsize)
         self._areas = board, params, Area(self._room)
         self._board = Board(board.map(), code.n, len(code.messages))
-        self._board.round[0], self._board.cancelled[:] = -1, -1
+        self._board.round[0], self._board.cancelled[:], self._board.whole[:] = -1, -1, -1
         self._params = params.map().view(self._dtype).reshape(2, -1)
         payloads = self._areas[2].map()
+        payloads.flags.writeable = False
         self._frames = [payloads[start : start + room] for start, room in self._slots]
         self._inbox, self._notes = os.pipe()
         os.set_blocking(self._inbox, False)
+        self._seats, self._seat_of = [Seat() for _ in range(code.n)], dict[int, int]()
+        if self._method == "forkserver":
+            self._nursery = Nursery(thread_limits(self._threads), _own_modules(self.problem), self._start_within)
+        self._starter = Starter(self._birth)
         self._watch = select.epoll()
-        self._watch.register(self._inbox, select.EPOLLIN)
-        self._seats = [Seat() for _ in range(code.n)]
-        self._seat_of: dict[int, int] = {}
+        for fd in (self._inbox, self._starter.fd):
+            self._watch.register(fd, select.EPOLLIN)
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
-            if self._method == "forkserver":
-                self._nursery = Nursery(thread_limits(self._threads), _own_modules(self.problem), self._start_within)
             self._start_all()
             undo.pop_all()
 
@@ -110,20 +125,24 @@ class Local:
         side = order.round % 2
         if order.round != self._round:
             self._round, self._origin = order.round, time.monotonic()
+            self._roster.begin(self._origin)
             self._params[side] = order.params
             self._board.round[0] = order.round
         if order.delays is not None:
             self._board.delays[side] = order.delays
         record = ORDER.pack(order.round, order.step, self._origin, order.delays is not None)
+        is_ready = self._roster.is_ready
         for worker in range(self._code.n) if order.workers is None else order.workers:
             self._board.cancelled[worker] = order.round - 1
-            self._tell(self._seats[worker], record)
+            if is_ready(worker):
+                self._tell(self._seats[worker], record)
 
     def next(self, until: float | None) -> list[Incoming]:
+        pause = self._roster.pause
         while not self._events:
-            rest = self._heartbeat / 4 if until is None else min(until - self.clock(), self._heartbeat / 4)
+            rest = pause if until is None else min(until - self.clock(), pause)
             self._collect(max(rest, 0.0))
-            self._look_for_hung()
+            self._look()
             if not self._events and until is not None and self.clock() >= until:
                 break
         events, self._events = self._events, []
@@ -144,19 +163,12 @@ class Local:
         """Ask the workers to end, and make those that do not. They ignore Ctrl+C, so this also ends an interrupted run."""
         if not self._areas:
             return
+        self._starter.end()
         for seat in self._seats:
             self._hang_up(seat)
-        limit = time.monotonic() + 2.0
-        for seat in self._seats:
-            if seat.process is not None:
-                seat.process.join(max(0.0, limit - time.monotonic()))
-                if seat.process.is_alive():
-                    seat.process.kill()
-                    seat.process.join()
-                seat.process.close()
-        if self._nursery is not None:
-            self._nursery.close()
-        self._seats, self._nursery = [], None
+        _end_all([seat.process for seat in self._seats if seat.process is not None])
+        self._seats = []
+        self._end_starter()
         self._watch.close()
         for fd in (self._inbox, self._notes):
             os.close(fd)
@@ -177,135 +189,214 @@ class Local:
         self._room = int(ends[-1])
 
     def _start_all(self) -> None:
+        now = time.monotonic()
+        times = {"restarts": self._restarts, "heartbeat": self._heartbeat, "start_within": self._start_within}
+        self._roster = Roster(self._code.n, **times, now=now)
         for worker in range(self._code.n):
-            self._spawn(worker)
-        limit = time.monotonic() + self._start_within
-        while not all(seat.ready for seat in self._seats):
-            self._collect(0.5)
+            self._starter.ask(worker)
+        while not self._roster.all_ready:
+            self._collect(0.5, opening=True)
             gone = [event for event in self._events if isinstance(event, Lost)]
             if gone:
-                code = self._exits.get(gone[0].worker)
                 raise UnstraggleError(
-                    f"Worker {gone[0].worker} ended while it started (exit code {code}); its error stands above. A script "
-                    'needs the guard `if __name__ == "__main__":`, and the problem must be picklable and importable.'
+                    f"Worker {gone[0].worker} ended while it started (exit code {self._exit}); its error stands above. A "
+                    'script needs the guard `if __name__ == "__main__":`, and the problem must be picklable and importable.'
                 )
-            if time.monotonic() > limit:
-                late = [number for number, seat in enumerate(self._seats) if not seat.ready]
+            if time.monotonic() > now + self._start_within:
                 raise UnstraggleError(
-                    f"Workers {late} were not ready within {self._start_within:g} s. Raise start_within, or use fewer workers."
+                    f"Workers {self._roster.not_ready()} were not ready within {self._start_within:g} s. "
+                    "Raise start_within, or use fewer workers."
                 )
         self._events = []
 
-    def _spawn(self, worker: int) -> None:
-        """Start a process for a seat; it reports READY when it has what it needs."""
-        seat = self._seats[worker]
-        program = self._code.program(worker)
-        slices = tuple(block_slices(self.problem.dim, self._code.blocks))
-        share = Share(program, share_of(self.problem, program), slices, number_type(self._code, self._dtype), False)
-        theirs, seat.orders = os.pipe()
-        os.set_blocking(seat.orders, False)
-        board, params, payloads = self._areas
-        slots = tuple(self._slots[message.index] for message in program.messages)
-        sizes = self._code.n, len(self._code.messages), self.problem.dim, self._dtype.str
-        channels = Channels(Fd(theirs), Fd(self._notes), board, params, payloads, slots, *sizes)
-        data = pickle.dumps(share, protocol=5)  # by value: multiprocessing's own way would share the memory of torch's tensors
-        try:
-            seat.process = self._started(data, channels)
-        finally:
-            os.close(theirs)
-        seat.starts += 1
-        self._board.beats[worker] = np.inf
-        self._watch.register(seat.process.sentinel, select.EPOLLIN)
-        self._seat_of[seat.process.sentinel] = worker
+    def _birth(self, worker: int) -> Born:
+        """Start a process for a worker, in the starter's thread; it reports READY when it has what it needs."""
+        share = share_of(self.problem, self._code, worker, checked=False)
+        with contextlib.ExitStack() as passed, contextlib.ExitStack() as undo:
+            file = _pickled(share)
+            passed.callback(os.close, file)
+            theirs, orders = os.pipe()
+            passed.callback(os.close, theirs)
+            undo.callback(os.close, orders)
+            os.set_blocking(orders, False)
+            slots = tuple(self._slots[message.index] for message in share.program.messages)
+            sizes = self._code.n, len(self._code.messages), self.problem.dim, self._dtype.str
+            board, params, payloads = self._areas
+            channels = Channels(Fd(file), Fd(theirs), Fd(self._notes), board, params, payloads, slots, *sizes)
+            born = Born(self._started(channels), orders)
+            undo.pop_all()
+        return born
 
-    def _started(self, data: bytes, channels: Channels) -> Any:
+    def _started(self, channels: Channels) -> Any:
         """A process, forked by the nursery or from nothing."""
         if self._nursery is not None:
-            return self._nursery.start(data, channels)
-        process = get_context("spawn").Process(target=main, args=(data, channels), daemon=True)
+            return self._nursery.start(channels)
+        process = get_context("spawn").Process(target=main, args=(channels, os.getpid()), daemon=True)
         with environment(thread_limits(self._threads)):
             process.start()
         return process
 
+    def _end_starter(self) -> None:
+        """End the thread, which may wait for a nursery that is stopped, and what it has started meanwhile."""
+        if self._nursery is not None:
+            self._nursery.interrupt()
+        late = [born for _, born in self._starter.join(FAREWELL) if isinstance(born, Born)]
+        for born in late:
+            os.close(born.orders)
+        _end_all([born.process for born in late])
+        if self._nursery is not None:
+            self._nursery.close()
+        self._nursery = None
+
     # What happens
 
-    def _collect(self, timeout: float) -> None:
-        """Wait for notes and deaths. Notes first: what a worker sent before it died counts."""
+    def _collect(self, timeout: float, opening: bool = False) -> None:
+        """Wait for notes, births and deaths. Notes first: what a worker sent before it died counts.
+
+        opening: nobody is started again yet, and what goes wrong is raised.
+        """
         fds = [fd for fd, _ in self._watch.poll(timeout)]
         if fds:
             self._read_notes()
         for fd in fds:
-            if fd != self._inbox:
-                self._bury(self._seat_of.pop(fd), fd)
+            if fd == self._starter.fd:
+                self._take_births(opening)
+            elif fd != self._inbox:
+                self._bury(self._seat_of.pop(fd), fd, opening)
+        if not opening:
+            for worker in self._roster.due(time.monotonic()):
+                self._starter.ask(worker)
 
     def _read_notes(self) -> None:
+        events, roster = self._events, self._roster
         for data in self._drain():
-            now = self.clock()
+            now = time.monotonic()
             for kind, worker, round, index in NOTE.iter_unpack(data):
                 if kind == READY:
                     self._welcome(worker, now)
-                elif kind == FAILED:
-                    self._fail(worker, round)
-                elif round == self._round:
-                    self._events.append(frame.read(self._frames[index], now, checked=False))
+                    continue
+                if kind == FAILED:
+                    events += roster.failed(worker, round, self._board.read_report(worker), now)
+                    continue
+                joined = roster.heard(worker, now)
+                if joined is not None:
+                    events.append(joined)
+                if round == self._round:
+                    events.append(frame.read(self._frames[index], now - self._origin, checked=False))
                 else:
-                    self._events.append(Message(worker, index, round, now, NOTHING))
+                    events.append(Message(worker, index, round, now - self._origin, NOTHING))
 
-    def _fail(self, worker: int, round: int) -> None:
-        """Raise what a worker reports, once a round: others that hold the same partition fail as well."""
-        if not 0 <= round <= self._failed:
-            self._failed = round
-            raise WorkerFailed(worker, self._board.read_report(worker))
+    def _welcome(self, worker: int, now: float) -> None:
+        """A worker is ready, maybe before the thread that started it has said so: then it has no pipe for orders yet."""
+        if self._seats[worker].process is None:
+            self._early.add(worker)
+        else:
+            self._early.discard(worker)
+            self._events.append(self._roster.ready(worker, now))
 
     def _drain(self) -> Iterator[bytes]:
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._inbox, NOTE.size * 2048):
                 yield data
 
-    def _welcome(self, worker: int, now: float) -> None:
-        seat = self._seats[worker]
-        seat.ready, seat.hung = True, False
-        self._board.beats[worker] = time.monotonic()
-        self._events.append(Joined(worker, now))
+    def _take_births(self, opening: bool) -> None:
+        """Processes that were started since the last look. Who could not be started is lost like one that died."""
+        for worker, born in self._starter.take():
+            if isinstance(born, Born):
+                seat = self._seats[worker]
+                seat.process, seat.orders, seat.waiting = born.process, born.orders, b""
+                self._watch.register(born.process.sentinel, select.EPOLLIN)
+                self._seat_of[born.process.sentinel] = worker
+                if worker in self._early:
+                    self._welcome(worker, time.monotonic())
+            elif opening or not isinstance(born, Exception):
+                raise born
+            else:
+                log.warning("Worker %d could not be started again: %s", worker, born)
+                self._lose(worker)
 
-    def _bury(self, worker: int, sentinel: int) -> None:
+    def _bury(self, worker: int, sentinel: int, opening: bool) -> None:
         """A process ended: its worker is lost, and starts again if it may."""
         seat = self._seats[worker]
+        process, seat.process = seat.process, None
         self._watch.unregister(sentinel)
-        seat.process.join()
-        self._exits[worker] = seat.process.exitcode
-        seat.process.close()
-        seat.process = None
         self._hang_up(seat)
-        starting, seat.ready = not seat.ready, False
-        again = seat.starts <= self._restarts and not (starting and seat.starts == 1)
-        self._events.append(Lost(worker, self.clock(), again))
-        if again:
-            self._spawn(worker)
+        if opening:
+            process.join()
+            self._exit = process.exitcode
+        _forget(process)
+        self._lose(worker)
 
-    def _look_for_hung(self) -> None:
-        """A worker without heartbeat is lost until it has one again (it may be stopped, or its machine may be swapping)."""
+    def _lose(self, worker: int) -> None:
+        lost = self._roster.died(worker, time.monotonic())
+        if lost is not None:
+            self._events.append(lost)
+
+    def _look(self) -> None:
+        """Now and then: who gives no sign of life, who does not get ready, and whose pipe takes an order by now."""
         now = time.monotonic()
-        if now - self._last_look < self._heartbeat / 4:
+        if not self._roster.time_to_look(now):
             return
-        missed = now - self._last_look > self._heartbeat
-        self._last_look = now
         for worker, (seat, beat) in enumerate(zip(self._seats, self._board.beats.tolist(), strict=True)):
-            hung = now - beat > self._heartbeat
-            if seat.ready and hung != seat.hung and not missed:
-                seat.hung = hung
-                self._events.append(Lost(worker, self.clock(), True) if hung else Joined(worker, self.clock(), False))
+            joined = self._roster.heard(worker, beat)
+            if joined is not None:
+                self._events.append(joined)
+            if seat.waiting:
+                self._tell(seat, seat.waiting)
+        for lost in self._roster.look(now):
+            self._events.append(lost)
+            process = self._seats[lost.worker].process
+            if not lost.returns and process is not None:
+                process.kill()
 
     def _tell(self, seat: Seat, record: bytes) -> None:
-        """Give an order. A pipe that is full belongs to a worker that lags far behind: it gets a later order."""
-        if seat.orders >= 0:
-            with contextlib.suppress(BlockingIOError, BrokenPipeError):
-                os.write(seat.orders, record)
+        """Give an order. A pipe that is full belongs to a worker that lags far behind: it gets its newest order later."""
+        if seat.orders < 0:
+            return
+        try:
+            os.write(seat.orders, record)
+            seat.waiting = b""
+        except BlockingIOError:
+            seat.waiting = record
+        except BrokenPipeError:
+            pass
 
     def _hang_up(self, seat: Seat) -> None:
-        if seat.orders >= 0:
-            os.close(seat.orders)
-            seat.orders = -1
+        orders, seat.orders, seat.waiting = seat.orders, -1, b""
+        if orders >= 0:
+            os.close(orders)
+
+
+def _pickled(share: Share) -> int:
+    """A nameless file with the pickled share, by value: multiprocessing's own way would share the memory of torch's tensors."""
+    file = os.memfd_create("unstraggle", os.MFD_CLOEXEC)
+    try:
+        with open(file, "wb", closefd=False) as out:
+            pickle.dump(share, out, protocol=5)
+        os.lseek(file, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _end_all(processes: list[Any]) -> None:
+    """Wait a little until processes have ended, then kill the rest."""
+    limit = time.monotonic() + FAREWELL
+    for process in processes:
+        process.join(max(0.0, limit - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+        process.join()
+        _forget(process)
+
+
+def _forget(process: Any) -> None:
+    """Free what belongs to a process that has ended, or is about to: its files close a little before. Another thread may be
+    taking note of its end at the same time."""
+    process.join(0.5)
+    with contextlib.suppress(ValueError):
+        process.close()
 
 
 def _own_modules(problem: Problem) -> list[str]:

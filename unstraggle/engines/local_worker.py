@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ..runtime import frame
 from ..runtime.serve import Abandoned, Job, Share, Times, run
 from ..scheme.program import Outgoing
+from .lifeline import end_with
 from .shared import Area, Board, Fd
 
 ORDER = struct.Struct("<qqd?7x")
@@ -36,8 +37,10 @@ BEAT = 0.25
 
 @dataclass(frozen=True)
 class Channels:
-    """What a worker process gets: its orders, the master's inbox, the shared areas, and its slots in the area of payloads."""
+    """What a worker process gets: a file with its pickled `Share`, its orders, the master's inbox, the shared areas, and its
+    slots in the area of payloads."""
 
+    share: Fd
     orders: Fd
     notes: Fd
     board: Area
@@ -50,12 +53,17 @@ class Channels:
     param_type: str
 
 
-def main(data: bytes, channels: Channels) -> None:
-    """Serve until the master closes the pipe or is gone. data: the pickled `Share`. Ctrl+C is the master's to handle."""
+def main(channels: Channels, parent: int) -> None:
+    """Serve until the master closes the pipe or is gone. Ctrl+C is the master's to handle.
+
+    parent: the master, or the server that forks for it and ends with it.
+    """
+    end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    share: Share = pickle.loads(data)
+    with open(channels.share.fd, "rb") as file:
+        share: Share = pickle.load(file)
     worker = Worker(share, channels)
-    threading.Thread(target=worker.beat, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=worker.beat, args=(parent,), daemon=True).start()
     gc.collect()
     gc.freeze()  # what is here stays: collections need not look at it in the middle of a round
     worker.note(READY)
@@ -73,7 +81,9 @@ class Worker:
         self.number = share.worker
         self._orders, self._notes = channels.orders.fd, channels.notes.fd
         self._board = Board(channels.board.map(), channels.n, channels.messages)
-        self._newest, self._cancelled = self._board.round.data, self._board.cancelled.data
+        self._newest, self._cancelled, self._whole = (
+            a.data for a in (self._board.round, self._board.cancelled, self._board.whole)
+        )
         self._mail = [bytearray(1 << 16)]
         self._params = channels.params.map().view(channels.param_type).reshape(2, -1)[:, : channels.dim]
         self._params.flags.writeable = False
@@ -102,12 +112,17 @@ class Worker:
                 raise Abandoned
 
     def send(self, message: Outgoing, payload: Any, checksum: int, times: Times) -> None:
-        """Copy the message to its slot and tell the master, which may be reading the same one if this worker is asked again."""
+        """Copy the message to its slot and tell the master.
+
+        It may be reading the slot when this worker, or the one before it, is asked again: what stands there whole stays.
+        """
         index, round, size = message.index, self._round, len(payload)
-        slot, head = self._slots[index], frame.head(self.number, index, round, size, checksum, times)
-        start = len(head)
-        slot[:start] = head
-        slot[start : start + size] = payload
+        if self._whole[index] != round:
+            slot, head = self._slots[index], frame.head(self.number, index, round, size, checksum, times)
+            start = len(head)
+            slot[:start] = head
+            slot[start : start + size] = payload
+            self._whole[index] = round
         os.write(self._notes, NOTE.pack(SENT, self.number, round, index))
 
     def note(self, kind: int, round: int = -1, message: int = 0) -> None:
@@ -119,10 +134,7 @@ class Worker:
         self.note(FAILED, self._round)
 
     def beat(self, parent: int) -> None:
-        """Show the master that this process runs, and end it when the master is gone, whatever it is doing.
-
-        parent: the master, or the server that forks for it and ends with it.
-        """
+        """Show the master that this process runs, and end it when its parent is gone, where the kernel does not."""
         beats: NDArray[np.float64] = self._board.beats
         while os.getppid() == parent:
             beats[self.number] = time.monotonic()

@@ -9,26 +9,25 @@ import math
 import pickle
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..blocks import block_slices
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
 from ..runtime import frame
-from ..runtime.events import Joined, Lost
+from ..runtime.events import Failed
 from ..runtime.message import Bytes, Incoming, Message, Order, WorkerFailed
-from ..runtime.payload import number_type
-from ..runtime.serve import Share, share_of
+from ..runtime.roster import Roster
+from ..runtime.serve import share_of
 from ..scheme.code import Code
 from .base import prepared
+from .mpi_launch import FAREWELL, is_sibling, wire
 from .mpi_launch import command as command
-from .mpi_launch import wire
 from .mpi_order import NUMBER, PING_TIMES, machine, pack_order
 from .mpi_wire import CANCEL, CLOSE, ENGINES, FAILED, FRAME, ORDER, PING, PONG, READY, SETUP, Pace, Parcel, Sent, Wire
+from .starter import Starter
 
 IN_FLIGHT = 2
 """Orders on their way to a worker that has not taken them; a later one waits, and replaces the one that waits already."""
@@ -42,9 +41,6 @@ class Seat:
 
     rank: int
     messages: int
-    ready: bool = False
-    hung: bool = False
-    dead: bool = False
     pid: int = 0
     told: int = -1
     owes: int = 0
@@ -60,16 +56,16 @@ class MPI:
     """
 
     def __init__(self, problem: Problem, *, heartbeat: float = 10.0, start_within: float = 300.0) -> None:
-        if not heartbeat >= 1:
-            raise Invalid(f"MPI needs heartbeat >= 1 second, but got heartbeat={heartbeat}.")
+        if not 1 <= heartbeat < math.inf:
+            raise Invalid(f"MPI needs a finite heartbeat >= 1 second, but got heartbeat={heartbeat}.")
         self.problem = problem
         self._heartbeat, self._start_within = heartbeat, start_within
         self._number = next(NUMBERS)
         self._wire: Wire | None = None
         self._seats: list[Seat] = []
         self._pace = Pace()
-        self._origin = self._last_look = time.monotonic()
-        self._round = self._failed = -1
+        self._origin = time.monotonic()
+        self._round = -1
         self._events: list[Incoming] = []
 
     def open(self, code: Code) -> None:
@@ -92,12 +88,12 @@ class MPI:
         self._wire.going(ORDER)
         if order.round != self._round:
             self._round, self._origin = order.round, time.monotonic()
+            self._roster.begin(self._origin)
         data = pack_order(order, self._origin)
         for worker in range(self._code.n) if order.workers is None else order.workers:
-            seat = self._seats[worker]
-            if seat.ready:
-                seat.waiting = order.round, data
-                self._post(seat)
+            if self._roster.is_ready(worker):
+                self._seats[worker].waiting = order.round, data
+                self._post(self._seats[worker])
 
     def next(self, until: float | None) -> list[Incoming]:
         assert self._wire is not None
@@ -122,9 +118,9 @@ class MPI:
                 self._tell(seat, CANCEL, NUMBER.pack(round))
 
     def pid(self, worker: int) -> int | None:
-        """The process of a worker, on its machine; None while it has none."""
-        seat = self._seats[worker]
-        return seat.pid if seat.ready else None
+        """The process of a worker; None while it has none, or where it is not one that this machine's mpiexec started."""
+        pid = self._seats[worker].pid
+        return pid if self._roster.is_ready(worker) and is_sibling(pid) else None
 
     def close(self) -> None:
         """Let the ranks wait for the next engine. They end when the script does."""
@@ -132,32 +128,33 @@ class MPI:
             return
         for seat in self._seats:
             self._tell(seat, CLOSE, b"")
+        self._starter.end()
+        self._starter.join(FAREWELL)
         self._wire.engine, self._wire, self._seats = None, None, []
 
     # Starting
 
     def _start_all(self) -> None:
+        assert self._wire is not None
+        now, times = time.monotonic(), {"heartbeat": self._heartbeat, "start_within": self._start_within}
+        self._roster = Roster(self._code.n, restarts=math.inf, now=now, **times)
+        self._starter = Starter(self._set_up)
         for worker in range(self._code.n):
-            self._set_up(worker)
-        limit = time.monotonic() + self._start_within
-        while not all(seat.ready for seat in self._seats):
-            self._collect()
+            self._starter.ask(worker)
+        while not self._roster.all_ready:
+            self._collect(opening=True)
             self._pace.rest()
-            late = [worker for worker, seat in enumerate(self._seats) if not seat.ready]
-            if time.monotonic() > limit or any(seat.dead for seat in self._seats):
+            if time.monotonic() > now + self._start_within or any(seat.rank in self._wire.dead for seat in self._seats):
                 raise UnstraggleError(
-                    f"Workers {late} were not ready within {self._start_within:g} s, or died. Their errors stand above; "
-                    "if there are none, raise start_within, or use fewer workers."
+                    f"Workers {self._roster.not_ready()} were not ready within {self._start_within:g} s, or died. Their errors "
+                    "stand above; if there are none, raise start_within, or use fewer workers."
                 )
         self._events = []
 
-    def _set_up(self, worker: int) -> None:
-        """Give a rank its share; it says READY when it has what it needs."""
-        program = self._code.program(worker)
-        slices = tuple(block_slices(self.problem.dim, self._code.blocks))
-        share = Share(program, share_of(self.problem, program), slices, number_type(self._code, np.dtype(self.problem.dtype)))
-        data = pickle.dumps((share, machine(), self._heartbeat / 5), protocol=5)
-        self._tell(self._seats[worker], SETUP, data)
+    def _set_up(self, worker: int) -> bytes:
+        """What a rank gets at first, its share: it says READY when it has what it needs. Pickled by the starter's thread."""
+        share = share_of(self.problem, self._code, worker)
+        return pickle.dumps((share, machine(), self._heartbeat / 5), protocol=5)
 
     # To the workers
 
@@ -177,80 +174,105 @@ class MPI:
 
     # From the workers
 
-    def _collect(self) -> None:
-        """Take what has come, without waiting. What a rank sent before it died counts."""
+    def _collect(self, opening: bool = False) -> None:
+        """Take what has come, without waiting. What a rank sent before it died counts. opening: what goes wrong is raised."""
         assert self._wire is not None
-        parcels, now = self._wire.poll(), self.clock()
+        parcels, now = self._wire.poll(), time.monotonic()
         if parcels:
             worker_of = {seat.rank: worker for worker, seat in enumerate(self._seats)}
-            mine = [(worker_of.get(one.rank, -1), one) for one in parcels if one.engine == self._number % ENGINES]
-            self._events += [event for worker, one in mine if worker >= 0 for event in self._take(worker, one, now)]
-            for worker, one in mine:
-                if one.kind == FAILED:
-                    self._fail(worker, one.data.tobytes())
+            for one in parcels:
+                worker = worker_of.get(one.rank, -1)
+                if worker >= 0 and one.engine == self._number % ENGINES:
+                    self._take(worker, one, now, opening)
         for seat in self._seats:
             if seat.waiting is not None:
                 self._post(seat)
-        self._bury()
-        self._look_for_hung()
+        for worker, data in self._starter.take():
+            self._hand_over(worker, data, opening)
+        if not opening:
+            self._bury(now)
+            self._look(now)
 
-    def _fail(self, worker: int, report: bytes) -> None:
-        """Raise what a worker reports, once a round: others that hold the same partition fail as well."""
-        round, words = NUMBER.unpack(report[: NUMBER.size])[0], report[NUMBER.size :]
-        if not 0 <= round <= self._failed:
-            self._failed = round
-            raise WorkerFailed(worker, words.decode(errors="replace"))
+    def _hand_over(self, worker: int, data: bytes | BaseException, opening: bool) -> None:
+        if isinstance(data, bytes):
+            self._tell(self._seats[worker], SETUP, data)
+        elif opening or not isinstance(data, Exception):
+            raise data
+        else:
+            self._lose(worker, time.monotonic(), again=False)
 
-    def _take(self, worker: int, parcel: Parcel, now: float) -> Iterator[Incoming]:
-        seat = self._seats[worker]
+    def _take(self, worker: int, parcel: Parcel, now: float, opening: bool) -> None:
+        """Any parcel is a sign of life."""
+        seat, joined = self._seats[worker], self._roster.heard(worker, now)
+        if joined is not None:
+            self._events.append(joined)
         if parcel.kind == FRAME:
-            yield self._message(seat, worker, frame.read(parcel.data, now))
+            self._events.append(self._message(seat, worker, parcel.data, now - self._origin))
         elif parcel.kind == PING:
             asked, _ = PING_TIMES.unpack(parcel.data.tobytes())
             self._tell(seat, PONG, PING_TIMES.pack(asked, time.monotonic()))
         elif parcel.kind == READY:
-            seat.ready, seat.pid = True, int(json.loads(parcel.data.tobytes())["pid"])
-            yield Joined(worker, now)
+            about = json.loads(parcel.data.tobytes())
+            seat.pid = int(about["pid"]) if about["machine"] == machine() else 0
+            self._events.append(self._roster.ready(worker, now))
+        elif parcel.kind == FAILED:
+            self._fail(worker, parcel.data.tobytes(), now, opening)
 
-    def _message(self, seat: Seat, worker: int, message: Message) -> Message:
-        if message.worker != worker:
-            raise Invalid(f"Rank {seat.rank} is worker {worker}, but sent a message of worker {message.worker}.")
+    def _fail(self, worker: int, report: bytes, now: float, opening: bool) -> None:
+        round, words = NUMBER.unpack(report[: NUMBER.size])[0], report[NUMBER.size :].decode(errors="replace")
+        if round >= 0:
+            self._events += self._roster.failed(worker, round, words, now)
+        elif opening:
+            raise WorkerFailed(worker, words)
+        else:
+            self._lose(worker, now, again=False)
+
+    def _message(self, seat: Seat, worker: int, data: Bytes, now: float) -> Incoming:
+        """The message of a frame. A rank that sends what is none, or another's, has failed."""
+        try:
+            message = frame.read(data, now)
+            if message.worker != worker:
+                raise Invalid(f"Rank {seat.rank} is worker {worker}, but sent a message of worker {message.worker}.")
+        except Invalid as error:
+            return Failed(worker, now, self._round, str(error))
         if message.round != self._round:
-            return Message(worker, message.index, message.round, message.time, NOTHING)
+            return Message(worker, message.index, message.round, now, NOTHING)
         seat.owes = max(0, seat.owes - 1)
         message.payload.flags.writeable = False
         return message
 
     # Ranks that die or hang
 
-    def _bury(self) -> None:
+    def _bury(self, now: float) -> None:
         """A rank died: its worker is lost, until a spare rank has taken its place."""
         assert self._wire is not None
-        if len(self._wire.dead) == self._buried:
-            return
-        self._buried = len(self._wire.dead)
-        self._spare = [rank for rank in self._spare if rank not in self._wire.dead]
-        for worker, seat in enumerate(self._seats):
-            if seat.rank in self._wire.dead and not seat.dead:
-                seat.dead, seat.ready, seat.hung, seat.waiting = True, False, False, None
-                self._events.append(Lost(worker, self.clock(), bool(self._spare)))
-                if self._spare:
-                    self._seats[worker] = Seat(self._spare.pop(0), seat.messages)
-                    self._set_up(worker)
+        if len(self._wire.dead) != self._buried:
+            self._buried = len(self._wire.dead)
+            self._spare = [rank for rank in self._spare if rank not in self._wire.dead]
+            for worker, seat in enumerate(self._seats):
+                if seat.rank in self._wire.dead and not self._roster.given_up(worker):
+                    self._lose(worker, now, again=bool(self._spare))
+                    if self._spare:
+                        self._seats[worker] = Seat(self._spare.pop(0), seat.messages)
+        for worker in self._roster.due(now):
+            self._starter.ask(worker)
 
-    def _look_for_hung(self) -> None:
-        """A worker that gives no sign of life is lost until it does again (it may be stopped, or cut off)."""
+    def _lose(self, worker: int, now: float, again: bool) -> None:
+        self._seats[worker].waiting = None
+        lost = self._roster.died(worker, now, again)
+        if lost is not None:
+            self._events.append(lost)
+
+    def _look(self, now: float) -> None:
+        """Now and then: who gives no sign of life (it may be stopped, or cut off), and which spare rank does not get ready."""
         assert self._wire is not None
-        now = time.monotonic()
-        if now - self._last_look < self._heartbeat / 8:
+        if not self._roster.time_to_look(now):
             return
-        missed = now - self._last_look > self._heartbeat / 2
-        self._last_look = now
         for worker, seat in enumerate(self._seats):
-            hung = now - self._wire.heard.get(seat.rank, now) > self._heartbeat
-            if seat.ready and hung != seat.hung and not (missed and hung):
-                seat.hung = hung
-                self._events.append(Lost(worker, self.clock(), True) if hung else Joined(worker, self.clock(), False))
+            joined = self._roster.heard(worker, self._wire.heard.get(seat.rank, -math.inf))
+            if joined is not None:
+                self._events.append(joined)
+        self._events += self._roster.look(now)
 
 
 if __name__ == "__main__":

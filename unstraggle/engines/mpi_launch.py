@@ -42,13 +42,13 @@ def command(n: int, *program: str, spare: int = 0, threads: int = 1, options: Se
 
     program: a script (or "-m", a module) and its arguments. spare: ranks that take the place of dead ones. threads: of the
     numerical libraries in each rank. options: more of mpiexec's own, such as ("--hostfile", "hosts"). With Open MPI 5 and later
-    the job goes on without a rank that died.
+    the job goes on without a rank that died, and ranks that are all on this machine use shared memory only and listen nowhere.
     """
     launcher, ranks = find_mpiexec(), n + 1 + spare
     line = [launcher, "-n", str(ranks)]
     if open_mpi_version(launcher) >= 5:
         line += ["--with-ft", "ulfm", "--bind-to", "none", "-x", f"OMP_NUM_THREADS={threads}"]
-        line += [] if PLACES & set(options) else ["--host", f"localhost:{ranks}"]
+        line += [] if PLACES & set(options) else ["--host", f"localhost:{ranks}", "--mca", "btl", "self,sm"]
         line += ["--allow-run-as-root"] if os.geteuid() == 0 else []
     return [*line, *options, sys.executable, "-m", "unstraggle.engines.mpi", *program]
 
@@ -152,6 +152,17 @@ def _watch(launcher: int) -> None:
     os._exit(3)
 
 
+def is_sibling(pid: int) -> bool:
+    """Whether a number that a rank sent is that of a process here with the same parent as this one: a rank of this job."""
+    if pid <= 1:
+        return False
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return int(status.rpartition(")")[2].split()[1]) == os.getppid()
+
+
 def _terminate(number: int, _: Any) -> NoReturn:
     """SIGTERM, which mpiexec also sends for Ctrl+C, ends the program as sys.exit does: it cleans up. A second one kills."""
     signal.signal(number, signal.SIG_DFL)
@@ -166,7 +177,7 @@ def _finish(mine: Wire, code: int, processes: Sequence[tuple[int, str]]) -> None
     if late := _farewell(mine, _tell_all(mine, "")):
         print(f"unstraggle: ranks {late} did not end within {FAREWELL:g} s, and are killed.", file=sys.stderr, flush=True)
         for pid, place in (processes[rank] for rank in late):
-            if place == machine():
+            if place == machine() and is_sibling(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         late = _farewell(mine, set(late))

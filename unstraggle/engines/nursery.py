@@ -8,6 +8,7 @@ master itself is never forked, nor is anything that a user's script has begun: e
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pickle
 import select
@@ -15,13 +16,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from multiprocessing import spawn
 from typing import Any
 
 from ..errors import UnstraggleError
 from .local_worker import Channels
-from .nursery_server import BORN, END, FORK, RECORD
+from .nursery_server import BORN, ENDED, FORK, RECORD, REFUSED
 from .shared import Fd
 
 PATIENCE = 5.0
@@ -37,81 +39,126 @@ serve({fd}, {master}, {modules})"""
 class Nursery:
     """The master's end. environment: variables that the workers have besides those of now. modules: to import before forks.
 
-    within: seconds for that.
+    Used by the thread that starts workers, except for `interrupt` and `close`. If the nursery was killed, another one begins.
+    within: seconds for an answer.
     """
 
     def __init__(self, environment: dict[str, str], modules: Sequence[str] = (), within: float = 300.0) -> None:
         self._environment, self._modules, self._within = environment, list(modules), within
-        self._begin()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._busy, self._interrupted, self._number = threading.Lock(), False, 0
 
-    def start(self, data: bytes, channels: Channels) -> Child:
-        """Fork a worker; see `local_worker.main`. If the nursery itself was killed, another one begins."""
-        for again in (True, False):
+    def start(self, channels: Channels) -> Child:
+        """Fork a worker; see `local_worker.main`. Raises OSError where this one cannot be started."""
+        with self._busy:
+            if self._server is None:
+                self._begin()
             try:
-                return self._ask(data, channels)
-            except OSError:
-                self.close()
-                if again:
-                    self._begin()
-        raise UnstraggleError(
-            f"The process that forks workers ended (exit code {self._server.returncode}); its error stands above. "
-            'Local(problem, start_method="spawn") does without it.'
-        )
+                return self._ask(channels)
+            except Gone:
+                self._begin()
+            try:
+                return self._ask(channels)
+            except Gone:
+                raise UnstraggleError(
+                    f"The process that forks workers ended (exit code {self._end()}); its error stands above. "
+                    'Local(problem, start_method="spawn") does without it.'
+                ) from None
 
     def code_of(self, pid: int) -> int | None:
-        """The exit code of a worker that has ended; None where its nursery is gone and nobody knows it."""
-        self._link.settimeout(PATIENCE)
-        with contextlib.suppress(OSError):
+        """The exit code of a worker that has ended; None where its nursery is gone, or busy, and nobody knows it."""
+        if not self._busy.acquire(timeout=PATIENCE):
+            return None
+        try:
+            self._link.settimeout(PATIENCE)
             while pid in self._alive:
                 self._hear()
+        except OSError:
+            pass
+        finally:
+            self._busy.release()
         return self._codes.pop(pid, None)
+
+    def interrupt(self) -> None:
+        """Let a `start` that is under way fail, and all later ones."""
+        self._interrupted = True
+        if self._server is not None:
+            with contextlib.suppress(OSError):
+                self._link.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """End it, and the workers that are left."""
-        with contextlib.suppress(OSError):
-            self._link.send(END)
-        self._link.close()
-        try:
-            self._server.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._server.kill()
-            self._server.wait()
+        self._end()
 
     def _begin(self) -> None:
+        self._end()
+        if self._interrupted:
+            raise UnstraggleError("The engine was closed.")
         self._alive, self._codes = set[int](), dict[int, int]()
         spawn.get_preparation_data("")  # fails where a script without guard would begin without end
-        self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.ExitStack() as undo:
+            undo.callback(link.close)
             code = CODE.format(path=sys.path, fd=theirs.fileno(), master=os.getpid(), modules=self._modules)
             flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
             command, variables = [spawn.get_executable(), *flags, "-c", code], {**os.environ, **self._environment}
             self._server = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+            self._link = link
+            undo.pop_all()
 
-    def _ask(self, data: bytes, channels: Channels) -> Child:
+    def _end(self) -> int | None:
+        """End the process, if there is one, also a stopped one; gives its exit code."""
+        server, self._server = self._server, None
+        if server is None:
+            return None
+        self._link.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.send_signal(signal.SIGCONT)
+            return server.wait(PATIENCE)
+        server.kill()
+        return server.wait()
+
+    def _ask(self, channels: Channels) -> Child:
         about = spawn.get_preparation_data("unstraggle worker")
         about["authkey"] = bytes(about["authkey"])
-        file, fds = written((about, data, channels))
+        file, fds = written((about, channels))
         self._link.settimeout(self._within)
+        self._number += 1
         try:
-            socket.send_fds(self._link, [FORK], [file, *fds])
+            socket.send_fds(self._link, [FORK.pack(self._number)], [file, *fds])
+        except ConnectionError as error:
+            raise Gone from error
         finally:
             os.close(file)
         while True:
-            kind, pid, received = self._hear()
-            if kind == BORN:
+            kind, pid, about_it, received = self._hear()
+            if kind == BORN and about_it == self._number:
                 return Child(self, pid, received[0])
+            if kind == BORN:  # asked for so long ago that nobody waits any more: it ends, since nobody holds its orders
+                os.close(received[0])
+            if kind == REFUSED and pid == self._number:
+                raise OSError(about_it, f"a worker could not be forked: {os.strerror(about_it)}")
 
-    def _hear(self) -> tuple[int, int, list[int]]:
-        record, fds, _, _ = socket.recv_fds(self._link, RECORD.size, 1, socket.MSG_CMSG_CLOEXEC)
+    def _hear(self) -> tuple[int, int, int, list[int]]:
+        try:
+            record, fds, flags, _ = socket.recv_fds(self._link, RECORD.size, 1, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionError as error:
+            raise Gone from error
         if not record:
-            raise ConnectionResetError("The nursery is gone.")
+            raise Gone("The nursery is gone.")
         kind, pid, code = RECORD.unpack(record)
+        if kind == BORN and (flags & socket.MSG_CTRUNC or not fds):  # it ends by itself, for nobody holds its orders
+            raise OSError(errno.EMFILE, "Too many open files: raise the limit (ulimit -n), or use fewer workers.")
         if kind == BORN:
             self._alive.add(pid)
-        else:
+        elif kind == ENDED:
             self._alive.discard(pid)
             self._codes[pid] = code
-        return kind, pid, fds
+        return kind, pid, code, fds
+
+
+class Gone(ConnectionError):
+    """The nursery has ended."""
 
 
 class Child:
@@ -122,6 +169,8 @@ class Child:
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait for its end; gives whether it has come."""
+        if self.sentinel < 0:
+            return True
         poll = select.poll()
         poll.register(self.sentinel, select.POLLIN)
         return bool(poll.poll(None if timeout is None else 1e3 * timeout))
@@ -131,15 +180,18 @@ class Child:
 
     @property
     def exitcode(self) -> int | None:
-        """Negative: the signal that ended it."""
+        """Negative: the signal that ended it. Asks the nursery, and may wait for it."""
         return self._nursery.code_of(self.pid)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.sentinel, signal.SIGKILL)
+            if self.sentinel >= 0:
+                signal.pidfd_send_signal(self.sentinel, signal.SIGKILL)
 
     def close(self) -> None:
-        os.close(self.sentinel)
+        sentinel, self.sentinel = self.sentinel, -1
+        if sentinel >= 0:
+            os.close(sentinel)
 
 
 def written(things: Any) -> tuple[int, list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -17,28 +18,32 @@ from typing import Any
 
 import numpy.random
 
+from .lifeline import end_with
 from .local_worker import main
 from .shared import Fd
 
-FORK, END = b"f", b"e"
-"""What the master says. With FORK come a file and the descriptors of `Channels`, at most:"""
+FORK = struct.Struct("<q")
+"""What the master says: the number of its request. With it come a file and the descriptors of `Channels`, at most:"""
 MOST_FDS = 16
 RECORD = struct.Struct("<qqq")
-"""What it hears: kind, process, exit code. With BORN comes a descriptor that is readable when the process has ended."""
-BORN, ENDED = 1, 2
+"""What it hears: BORN, process, request (with a descriptor that is readable when the process has ended); ENDED, process, exit
+code; or REFUSED, request, error number."""
+BORN, ENDED, REFUSED = 1, 2, 3
 LOOK = 0.5
 """Seconds between two looks whether the master is still there: other processes may hold its end of the connection."""
 
 
 def serve(fd: int, master: int, modules: Sequence[str]) -> None:
-    """Fork whenever the master asks, until it says that it is enough or is gone."""
+    """Fork whenever the master asks, until it has closed the connection or is gone."""
+    end_with(master)
     for name in modules:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # so that collections in forks leave pages alone that they share
+    me = os.getpid()
     fds = Server(socket.socket(fileno=fd)).run(master)
     if fds:
-        live(fds)
+        live(fds, me)
 
 
 class Server:
@@ -57,35 +62,53 @@ class Server:
                 for sentinel in ready & self._children.keys():
                     self._report(sentinel)
                 if self._link.fileno() in ready:
-                    request, fds, _, _ = socket.recv_fds(self._link, len(FORK), MOST_FDS, socket.MSG_CMSG_CLOEXEC)
-                    if request != FORK:
+                    request, fds, flags, _ = socket.recv_fds(self._link, FORK.size, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
+                    if not request:
                         break
-                    if self._fork(fds) == 0:
+                    if self._answer(FORK.unpack(request)[0], fds, whole=not flags & socket.MSG_CTRUNC):
                         return fds
         for sentinel in self._children:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(sentinel, signal.SIGKILL)
         return []
 
-    def _fork(self, fds: list[int]) -> int:
-        """The number of the child; 0 in the child."""
-        if (pid := os.fork()) == 0:
-            self._link.close()
-            _close(self._children)
-            return 0
+    def _answer(self, request: int, fds: list[int], *, whole: bool) -> bool:
+        """Fork, and say how that went: one that fails is the loss of one worker, not of all. Gives whether this is the child.
+
+        whole: whether all descriptors came; there is a limit to how many a process may have.
+        """
+        try:
+            if not whole:
+                raise OSError(errno.EMFILE, "Too many open files")
+            if (pid := os.fork()) == 0:
+                self._link.close()
+                _close(self._children)
+                return True
+            self._adopt(pid, request)
+        except OSError as error:
+            self._link.send(RECORD.pack(REFUSED, request, error.errno or 0))
         _close(fds)
-        sentinel = os.pidfd_open(pid)
+        return False
+
+    def _adopt(self, pid: int, request: int) -> None:
+        try:
+            sentinel = os.pidfd_open(pid)
+        except OSError:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
         self._children[sentinel] = pid
         self._poll.register(sentinel, select.POLLIN)
-        socket.send_fds(self._link, [RECORD.pack(BORN, pid, 0)], [sentinel])
-        return pid
+        socket.send_fds(self._link, [RECORD.pack(BORN, pid, request)], [sentinel])
 
     def _report(self, sentinel: int) -> None:
-        """A child has ended."""
+        """A child has ended. A master that has not heard of many others need not hear of this one."""
         pid = self._children.pop(sentinel)
         self._poll.unregister(sentinel)
         os.close(sentinel)
-        self._link.send(RECORD.pack(ENDED, pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+        record = RECORD.pack(ENDED, pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        with contextlib.suppress(BlockingIOError):
+            self._link.send(record, socket.MSG_DONTWAIT)
 
 
 def _close(fds: Iterable[int]) -> None:
@@ -93,16 +116,17 @@ def _close(fds: Iterable[int]) -> None:
         os.close(fd)
 
 
-def live(fds: list[int]) -> None:
+def live(fds: list[int], parent: int) -> None:
     """Be a worker: import what the master's script imports, as a spawned process does, and go to work."""
+    end_with(parent)
     numpy.random.seed()  # noqa: NPY002 - else what a problem draws from it would be the same in all forks
     with open(fds[0], "rb") as file:
-        about, data, channels = Unpickler(file, fds[1:]).load()
+        about, channels = Unpickler(file, fds[1:]).load()
     current: Any = process.current_process()
     current._inheriting = True  # a script without guard is told so when it starts processes now
     spawn.prepare(about)
     del current._inheriting
-    main(data, channels)
+    main(channels, parent)
 
 
 class Unpickler(pickle.Unpickler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import time
 from collections.abc import Iterable, Mapping
@@ -12,17 +13,19 @@ import numpy as np
 
 from ..blocks import block_slices
 from ..errors import Invalid, UnstraggleError
-from ..problems.base import Problem, Restricts
-from ..runtime.events import Lost
+from ..problems.base import Problem, Restricts, Shares
 from ..runtime.message import Incoming, Order
 from ..runtime.payload import number_type
-from ..runtime.serve import share_of
+from ..runtime.serve import cut
 from ..scheme.code import Code
 from .base import prepared
 from .environment import thread_limits
 from .hub import Hub
 from .ray_connection import Connection, load
 from .ray_worker import Post, Worker
+from .starter import Starter
+
+log = logging.getLogger("unstraggle")
 
 STORE = 1 << 22
 """Bytes of parameters from which they go by Ray's object store, once to each machine: below, a connection is faster."""
@@ -55,9 +58,9 @@ class Ray:
         host: str | None = None,
         port: int = 0,
     ) -> None:
-        if not heartbeat >= 1 or threads < 1 or restarts < 0 or not num_cpus >= 0:
+        if not 1 <= heartbeat < math.inf or threads < 1 or restarts < 0 or not num_cpus >= 0:
             raise Invalid(
-                "Ray needs heartbeat >= 1 second, threads >= 1, restarts >= 0 and num_cpus >= 0, "
+                "Ray needs a finite heartbeat >= 1 second, threads >= 1, restarts >= 0 and num_cpus >= 0, "
                 f"but got heartbeat={heartbeat}, threads={threads}, restarts={restarts}, num_cpus={num_cpus}."
             )
         load()
@@ -74,9 +77,10 @@ class Ray:
             raise Invalid("An engine serves one code. Close this one and make another for the next code.")
         self.problem = prepared(self.problem, code)
         self._code, self._dtype = code, np.dtype(self.problem.dtype)
-        self._hub = Hub(code, self.problem.dim, self._dtype, self._heartbeat, self._welcome_back)
-        self._hub.restarts = self._restarts
+        times = {"heartbeat": self._heartbeat, "start_within": self._start_within}
+        self._hub = Hub(code, self.problem.dim, self._dtype, self._welcome_back, restarts=self._restarts, **times)
         self._connection = Connection.join(self._address, max(code.n, math.ceil(code.n * self._cpus)), self._threads)
+        self._starter = Starter(self._prepare)
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
             self._place_all(self._connection)
@@ -87,7 +91,7 @@ class Ray:
         if order.round != self._hub.round:
             self._hub.begin(order.round)
         workers = range(self._code.n) if order.workers is None else order.workers
-        here = {worker for worker in workers if self._hub.seats[worker].ready}
+        here = {worker for worker in workers if self._hub.roster.is_ready(worker)}
         stored = {worker for worker in here if self._stores(order) and not self._hub.seats[worker].taking}
         if stored:
             self._order_by_ray(order, stored)
@@ -96,16 +100,15 @@ class Ray:
 
     def next(self, until: float | None) -> list[Incoming]:
         hub = self._hub
-        while not hub.events and hub.failure is None:
-            rest = self._heartbeat / 4 if until is None else min(until - self.clock(), self._heartbeat / 4)
+        while not hub.events:
+            rest = hub.roster.pause if until is None else min(until - self.clock(), hub.roster.pause)
             hub.collect(max(rest, 0.0))
-            if hub.look():
-                self._give_up()
+            hub.look()
             if until is not None and self.clock() >= until:
                 break
-        if hub.failure is not None:
-            failure, hub.failure = hub.failure, None
-            raise failure
+        for worker, prepared_again in self._starter.take():
+            if isinstance(prepared_again, Exception):
+                log.warning("Worker %d could not get its share again: %s", worker, prepared_again)
         events, hub.events = hub.events, []
         return events
 
@@ -116,20 +119,21 @@ class Ray:
         self._hub.cancel(round, workers)
 
     def pid(self, worker: int) -> int | None:
-        """The process of a worker, on its machine; None while it has none."""
-        seat = self._hub.seats[worker]
-        return seat.process if seat.ready else None
+        """The process of a worker; None while it has none, or where it runs on another machine."""
+        return self._hub.pid(worker)
 
     def close(self) -> None:
         """End the workers, and wait a little until they are gone. Ray ends those that are stopped a few seconds later."""
         if self._connection is None:
             return
+        self._starter.end()
         for actor in self._actors:
             load().kill(actor)
         limit = time.monotonic() + 2.0
         while any(seat.link is not None for seat in self._hub.seats) and time.monotonic() < limit:
             self._hub.collect(0.1)
         self._hub.close()
+        self._starter.join(2.0)
         self._actors, self._whole = [], None
         self._connection.leave()
         self._connection = None
@@ -154,26 +158,34 @@ class Ray:
         return mine | self._options | {"runtime_env": environment}
 
     def _prepare(self, worker: int) -> Any:
-        """Give a worker its share by Ray's object store: the whole problem, once to each machine, where it cannot be cut."""
+        """Give a worker its share by Ray's object store: the whole problem, once to each machine, where it cannot be cut.
+
+        In the starter's thread, since pickling takes its time."""
         program = self._code.program(worker)
-        if not isinstance(self.problem, Restricts) and self._whole is None:
+        if not isinstance(self.problem, Restricts | Shares) and self._whole is None:
             self._whole = load().put(self.problem)
-        share = share_of(self.problem, program) if self._whole is None else self._whole
+        share = cut(self.problem, program) if self._whole is None else self._whole
         slices = tuple(block_slices(self.problem.dim, self._code.blocks))
         prepare = self._actors[worker].prepare.options(max_task_retries=-1)
         return prepare.remote(program, share, slices, number_type(self._code, self._dtype))
 
     def _wait_for_all(self) -> None:
         ray, limit = load(), time.monotonic() + self._start_within
-        steps = {self._prepare(worker): worker for worker in range(self._code.n)}
-        while not all(seat.ready for seat in self._hub.seats):
+        steps: dict[Any, int] = {}
+        for worker in range(self._code.n):
+            self._starter.ask(worker)
+        while not self._hub.roster.all_ready:
             self._hub.collect(0.2)
+            for worker, step in self._starter.take():
+                if isinstance(step, BaseException):
+                    raise step
+                steps[step] = worker
             for done in ray.wait(list(steps), num_returns=len(steps), timeout=0)[0] if steps else ():
                 _require(done, steps.pop(done))
             if time.monotonic() > limit:
-                late = [worker for worker, seat in enumerate(self._hub.seats) if not seat.ready]
                 raise UnstraggleError(
-                    f"Workers {late} were not ready within {self._start_within:g} s. Raise start_within, use fewer workers, "
+                    f"Workers {self._hub.roster.not_ready()} were not ready within {self._start_within:g} s. "
+                    "Raise start_within, use fewer workers, "
                     f"see that Ray has num_cpus={self._cpus} for each, and that they can connect to this machine (host, port)."
                 )
         self._hub.events = []
@@ -182,15 +194,8 @@ class Ray:
 
     def _welcome_back(self, worker: int) -> None:
         """Ray has started a worker again: it needs its share."""
-        if self._hub.seats[worker].deaths:
-            self._prepare(worker)
-
-    def _give_up(self) -> None:
-        """Say again that an overdue worker is lost, once, for a master that waits for it."""
-        for worker, seat in enumerate(self._hub.seats):
-            if self._start_within <= time.monotonic() - seat.absent < math.inf:
-                seat.absent = -math.inf
-                self._hub.events.append(Lost(worker, self.clock()))
+        if self._hub.roster.started_again(worker):
+            self._starter.ask(worker)
 
     # Orders
 

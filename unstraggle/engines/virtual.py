@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +14,7 @@ from ..blocks import block_slices
 from ..errors import Invalid
 from ..problems.base import ComputesAll, Problem
 from ..randomness import Seed, generator
-from ..runtime.events import Dropped
+from ..runtime.events import Dropped, Failed
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.payload import number_type, pack
 from ..runtime.worker import encode
@@ -33,23 +35,33 @@ class Virtual:
         self.problem, self._latency, self._rng = problem, latency, generator(rng)
         self._clock = 0.0
         self._round = -1
+        self._opened = False
 
     def open(self, code: Code) -> None:
+        if self._opened:
+            raise Invalid("An engine serves one code. Make another for the next code.")
         self.problem = prepared(self.problem, code)
-        self._code = code
+        self._code, self._opened = code, True
         self._slices = block_slices(self.problem.dim, code.blocks)
-        self._numbers = number_type(code, np.dtype(self.problem.dtype))
+        self._take_up(code)
+
+    def _take_up(self, code: Code) -> None:
+        """The code of a round, which may be another one each time."""
+        self._code, self._numbers = code, number_type(code, np.dtype(self.problem.dtype))
         self._outgoing = [message for worker in range(code.n) for message in code.program(worker).messages]
         self._outgoing.sort(key=lambda message: message.index)
 
     def start(self, order: Order) -> None:
+        code = order.code or self._placement
+        if code is not self._code:
+            self._take_up(code)
         times = order.delays if order.delays is not None else self._draw(order.round)
         if order.round != self._round:
             self._clock, self._round = 0.0, order.round
             self._silent: set[int] = set()
             self._partials: dict[tuple[int, int], Any] = {}
             self._times = np.full(len(times), np.nan)
-        self._order = replace(order, params=order.params.view())  # an array of its own: a problem may tell orders apart by it
+        self._order = replace(order, params=order.params.copy())  # its own: the caller may change it, a problem may know it
         fresh = slice(None) if order.workers is None else np.isin(self._code.messages.worker, order.workers)
         self._silent -= set(order.workers or ())
         self._times[fresh] = self._clock + times[fresh]
@@ -67,7 +79,7 @@ class Virtual:
                 return [Dropped(m, self._clock) for m in heard]
             self._clock = time
             if heard:
-                return [self._message(m) for m in heard]
+                return [event for m in heard for event in self._sent(m)]
         if until is None:
             raise Invalid(f"{self._code.name}: all messages have arrived, and the stop rule still waits. Give it a deadline.")
         self._clock = max(self._clock, until)
@@ -97,10 +109,19 @@ class Virtual:
             model = model.from_round(round)
         return np.asarray(checked(model.sample(self._code, 1, self._rng), model)[0])
 
-    def _message(self, m: int) -> Incoming:
-        message = self._outgoing[m]
-        payload, checksum = pack(message, self._payload(message), self._order.step, self._numbers)
-        return Message(int(self._code.messages.worker[m]), m, self._round, self._clock, payload, checksum)
+    def _sent(self, m: int) -> Iterator[Incoming]:
+        """A message, or the error of the problem, after which its worker sends nothing more in this round."""
+        message, worker = self._outgoing[m], int(self._code.messages.worker[m])
+        if worker in self._silent:
+            return
+        try:
+            payload, checksum = pack(message, self._payload(message), self._order.step, self._numbers)
+        except Exception:
+            self._silent.add(worker)
+            yield Failed(worker, self._clock, self._round, traceback.format_exc())
+        else:
+            payload.flags.writeable = False
+            yield Message(worker, m, self._round, self._clock, payload, checksum)
 
     def _payload(self, message: Outgoing) -> Any:
         if not self._partials and len(self._slices) == 1 and isinstance(self.problem, ComputesAll):

@@ -52,9 +52,9 @@ class Master:
     within `patience` times the usual time of a round (the median of the last 100): "wait" for those that are alive or come
     back, "approximate" with what is there, "skip" the step (a gradient of zeros), or "raise" `NotRecovered`. Without patience
     only dead workers make a shortfall. A worker whose problem raises counts as lost for the round; `WorkerFailed` is raised
-    when it does so twice in a row, or too many do. change: a function of the round's number and the last `Estimate` that gives
-    the code of the round, over the data that `code` places; see docs/runtime.md. trace: a file to which every round is added. log: a file for every event
-    and instruction, from which `replay_log` decides again.
+    when it does so twice in a row, or too many do. sending: "cluster_stop" lets workers go whose cluster is recovered. change:
+    change(round, last estimate) gives the code of a round, over the data that `code` places. trace: a file to which every
+    round is added. log: a file for every event and instruction, from which `replay_log` decides again.
 
     >>> from unstraggle import codes, engines, latency, problems
     >>> problem = problems.LeastSquares.split(np.eye(4), np.arange(4.0), parts=4)

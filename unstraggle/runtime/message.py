@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnstraggleError
-from .events import Dropped, Joined, Lost
+from .events import Dropped, Failed, Finished, Joined, Lost
 
 if TYPE_CHECKING:
     from ..scheme.code import Code
@@ -59,5 +59,5 @@ class Message:
     times: tuple[float, ...] | None = None
 
 
-Incoming = Message | Dropped | Lost | Joined
-"""What an engine reports. Lost and Joined may come between rounds, too."""
+Incoming = Message | Dropped | Lost | Joined | Failed | Finished
+"""What an engine reports. Lost and Joined may come between rounds, too, and Failed may be of a round that is over."""

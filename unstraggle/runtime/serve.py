@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..blocks import block_slices
 from ..scheme.program import Outgoing, Program
-from .payload import pack
+from .payload import number_type, pack
 from .worker import work
 
 if TYPE_CHECKING:
     from ..problems.base import Problem
+    from ..scheme.code import Code
 
 Times = list[float]
 """Start, end, start, end, ... of tasks, in seconds since the round began."""
@@ -117,7 +119,13 @@ def stretched(times: Times, end: float, work: tuple[float, ...]) -> Times:
     return [begin, *np.repeat(ends, 2)[:-1].tolist()]
 
 
-def share_of(problem: Any, program: Program) -> Problem:
+def share_of(problem: Any, code: Code, worker: int, checked: bool = True) -> Share:
+    """What a worker of a code gets once; the problem is one that fits the code (see `engines.prepared`)."""
+    program, slices = code.program(worker), tuple(block_slices(problem.dim, code.blocks))
+    return Share(program, cut(problem, program), slices, number_type(code, np.dtype(problem.dtype)), checked)
+
+
+def cut(problem: Any, program: Program) -> Problem:
     """A problem without the partitions that a program does not need, if it can be cut: `problem.only(parts)`, or
     `problem.share(worker, parts)` where it wants to know whose share it is."""
     from ..problems.base import Restricts, Shares

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
+from ..codes import cyclic_repetition
 from ..engines.base import Engine, prepared
-from ..errors import UnstraggleError
+from ..engines.chaos import Chaos
 from ..problems import LeastSquares, Problem
 from ..randomness import Seed, generator
 from ..runtime.estimate import Estimate
@@ -24,22 +27,24 @@ from ..scheme.code import Code
 from ..scheme.decoders import Span, parts_of
 from ..scheme.program import Outgoing
 from ..scheme.stop import Deadline, Recovered, Stop
+from .faults import check_faults
+from .watched import BrokenEngine as BrokenEngine
+from .watched import Watched
 
 EXACT = 1e-9
 """Largest relative error of a gradient that an engine may deliver, in a problem in float64."""
-
-
-class BrokenEngine(UnstraggleError, AssertionError):
-    """An engine does not deliver what its workers computed."""
+DAMAGED = 10
+"""Rounds with messages that are damaged, doubled and held back."""
 
 
 @dataclass(frozen=True)
 class EngineReport:
-    """What `check_engine` saw: codes, rounds of all of them, and the worst relative error of a gradient."""
+    """What `check_engine` saw: codes, rounds of all of them, worst relative error of a gradient, and faults that were tried."""
 
     codes: int
     rounds: int
     worst_error: float
+    faults: tuple[str, ...] = ()
 
 
 def check_engine(
@@ -50,23 +55,43 @@ def check_engine(
     dim: int = 24,
     samples: int = 60,
     rng: Seed = 0,
+    faults: bool = True,
+    signals: bool = True,
+    within: float = 60.0,
 ) -> EngineReport:
     """Run real rounds of many codes on engines that `make(problem)` makes, and compare with the gradient of one process.
 
     codes: by default one of each kind: a single message, several messages, clusters, blocks, a complex code, encoded data,
     fixed weights, two tracks and quantised messages. Exact codes must give the gradient to 1e-9; of the others, what their
-    decoder makes of the messages that came. Codecs with memory cannot be compared, for who was late decides what they remember.
-    Raises `BrokenEngine` for the first round that is wrong.
+    decoder makes of the messages that came; codecs with memory cannot be compared, for who was late decides what they remember.
+    faults: whether to see also what becomes of damaged and late messages, repeated and cancelled orders, errors of the problem,
+    and times to come back at. signals: whether to stop and kill workers, where the engine has `pid(worker)`. within: seconds
+    after which a call that has not returned, and what has not happened, never will; more than the engine's heartbeat. Raises
+    `BrokenEngine` for the first promise that is not kept.
     """
     random, seen, errors = generator(rng), 0, [0.0]
     for code in default_codes() if codes is None else codes:
         seen += 1
         problem = _problem(code, random, dim, samples)
-        with Master(code, make(problem), _stop(code)) as master:
+        with Master(code, Watched(make(problem), within), _stop(code)) as master:
             for step in range(rounds):
                 params = random.standard_normal(dim)
                 errors.append(_check_round(code, problem, master, params, step))
-    return EngineReport(seen, seen * rounds, max(errors))
+    tried = _check_faults(make, random, within, signals) if faults else ()
+    return EngineReport(seen, seen * rounds, max(errors), tried)
+
+
+def _check_faults(make: Callable[[Any], Engine], rng: np.random.Generator, within: float, signals: bool) -> tuple[str, ...]:
+    with tempfile.TemporaryDirectory(prefix="unstraggle-") as folder:
+        tried = check_faults(make, Path(folder), within, signals)
+    code = cyclic_repetition(4, s=1)
+    problem = _problem(code, rng, 24, 60)
+    engine = Chaos(Watched(make(problem), within), duplicate=0.2, corrupt=0.2, hold=0.2, rng=rng)
+    with Master(code, engine, _stop(code)) as master:
+        for step in range(DAMAGED):
+            params = rng.standard_normal(24)
+            _check_round(code, problem, master, params, step)
+    return (*tried, "damaged")
 
 
 def default_codes() -> list[Code]:

@@ -1,0 +1,35 @@
+"""Nothing is left behind by engines that are closed: processes, files, shared memory, threads."""
+
+import contextlib
+import os
+import re
+import threading
+from multiprocessing import resource_tracker
+
+import psutil
+import pytest
+
+
+def workers():
+    """Processes that the local engine started."""
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if {"spawn_main", "nursery"} & set(re.findall(r"\w+", " ".join(_line(child))))]
+
+
+def _line(process):
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+@pytest.fixture
+def nothing_left_behind():
+    resource_tracker.ensure_running()  # one for all, by Python, which new interpreters need
+    shm = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    files = psutil.Process().num_fds()
+    yield
+    assert workers() == []
+    assert psutil.Process().num_fds() <= files + 1
+    assert not [thread for thread in threading.enumerate() if thread.name == "unstraggle starter"]
+    if shm:
+        assert {name for name in os.listdir("/dev/shm") if "unstraggle" in name} <= shm

@@ -1,0 +1,254 @@
+"""What every engine with processes goes through, on real ones and with real signals: one text for Local, Ray and MPI.
+
+`test_scenarios.py` runs them. They were three suites before: the parts of test_engine_local.py, test_engine_ray.py and
+programs/mpi_program.py that asked the same of each engine, and not in the same way. What only one engine has stays in its file.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.problems import Constant, Holds, Lazy, Partly, least_squares
+from unstraggle import Count, Deadline, Master, NotRecovered, WorkerFailed, codes
+from unstraggle.engines import Chaos
+from unstraggle.testing import check_engine
+
+LATE = 60.0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """make(problem, heartbeat=..., restarts=...): an engine; one without restarts of its own leaves them out."""
+
+    make: Callable[..., Any]
+    codes: Any = None
+
+
+def run(master, dim=8, **options):
+    return master.gradient(np.zeros(dim), **options)
+
+
+def until(condition, seconds=60.0):
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it did not happen"
+
+
+class raises:
+    """pytest.raises, for programs that pytest does not run."""
+
+    def __init__(self, kind, *words):
+        self.kind, self.words = kind, words
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, _):
+        assert kind is not None and issubclass(kind, self.kind), f"{self.kind.__name__} expected, but got {error!r}"
+        assert all(word in str(error) for word in self.words), str(error)
+        self.error = error
+        return True
+
+
+# Without kills
+
+
+def contract(bench):
+    report = check_engine(lambda problem: bench.make(problem, heartbeat=1.0), bench.codes, rounds=2, signals=False)
+    assert report.worst_error < 1e-9 and "cancelled" in report.faults
+
+
+def late_messages_are_not_used_and_waits_are_cut_short(bench):
+    with Master(codes.cyclic_repetition(4, s=1), bench.make(Constant(4))) as master:
+        for worker in range(4):
+            delays = np.zeros(4)
+            delays[worker] = LATE
+            estimate = run(master, delays=delays)
+            np.testing.assert_allclose(estimate.gradient, 10.0)
+            assert not estimate.got[worker] and estimate.exact and estimate.time < LATE / 2
+
+
+def a_round_ends_by_count_or_deadline(bench):
+    with Master(codes.uncoded(2), bench.make(Constant(2)), Count(1)) as master:
+        run(master, delays=np.array([0.0, LATE]))
+        assert run(master, delays=np.array([LATE, 0.0])).got.tolist() == [False, True]
+    with Master(codes.ignore_stragglers(3), bench.make(Constant(3)), Deadline(0.3)) as master:
+        estimate = run(master, delays=np.array([0.0, LATE, 0.0]))
+        assert estimate.got.tolist() == [True, False, True] and not estimate.exact
+        assert 0.3 <= estimate.time < LATE / 2
+        np.testing.assert_allclose(estimate.gradient, 1 + 3)
+
+
+def messages_of_megabytes(bench):
+    """More than are in flight at once, while the worker computes; and parameters as large."""
+    code = codes.uncoded_mmc(2, load=2)
+    with Master(code, bench.make(Constant(2, dim=10**6, seconds=0.01)), Count(4, of="messages")) as master:
+        for _ in range(2):
+            np.testing.assert_allclose(run(master, dim=10**6).gradient, 3.0)
+
+
+def an_error_is_raised_with_its_traceback_where_nobody_else_can_help(bench):
+    """Once: what others that hold the same partition report does not end the next round."""
+    with Master(codes.fractional_repetition(4, s=3), bench.make(Constant(4, fails_at=(1, 1)))) as master:
+        for step in range(4):
+            if step == 1:
+                with raises(WorkerFailed, "ZeroDivisionError: the loss of part 1", "in grad"):
+                    run(master)
+            else:
+                assert run(master, delays=np.full(4, 0.05)).exact
+
+
+def an_error_that_others_make_up_for_counts_as_a_loss(bench):
+    """A worker that fails twice in a row ends the run."""
+    with Master(codes.cyclic_repetition(4, s=1), bench.make(Partly(4, workers=(2,)))) as master:
+        run(master)
+        delays = np.array([0.5, 0.5, 0.0, 0.5])
+        estimate = run(master, delays=delays)
+        np.testing.assert_allclose(estimate.gradient, 10.0)
+        assert estimate.lost == (2,) and estimate.exact
+        with raises(WorkerFailed, "worker 2 cannot divide"):
+            run(master, delays=delays)
+
+
+def a_task_that_holds_the_interpreter_lock_is_waited_for(bench):
+    """Longer than the heartbeat: its worker counts as lost, and its message counts when it comes."""
+    with Master(codes.uncoded(2), bench.make(Holds(2, seconds=3.0), heartbeat=1.0)) as master:
+        for _ in range(2):
+            estimate = run(master)
+            np.testing.assert_allclose(estimate.gradient, 3.0)
+            assert estimate.exact and estimate.lost
+
+
+def who_is_rounds_behind_harms_nobody(bench):
+    """Worker 0 is two rounds behind and more. What it makes of parameters that may have changed is not used."""
+    code = codes.cyclic_repetition(3, s=1)
+    with Master(code, bench.make(Lazy(3, seconds=0.3))) as master:
+        for step in range(30):
+            value = float(step + 1)
+            estimate = master.gradient(np.full(8, value), delays=np.array([0.0, 0.03, 0.03]))
+            np.testing.assert_allclose(estimate.gradient, 6 * value)
+
+
+def a_stopped_worker_is_lost_and_joins_when_it_goes_on(bench):
+    dim = 10**5
+    engine = bench.make(Constant(4, dim=dim), heartbeat=1.0)
+    with Master(codes.cyclic_repetition(4, s=1), engine) as master:
+        run(master, dim)
+        pid = engine.pid(2)
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: run(master, dim, delays=np.full(4, 0.1)).lost == (2,))
+        assert run(master, dim).lost == (2,)
+        os.kill(pid, signal.SIGCONT)
+        until(lambda: not run(master, dim, delays=np.full(4, 0.1)).lost)
+        assert engine.pid(2) == pid
+        assert run(master, dim, delays=np.array([LATE, 0, 0, 0])).got.tolist() == [False, True, True, True]
+
+
+def a_paused_master_loses_nobody(bench):
+    """It does not look for longer than a heartbeat, as when it is stopped, or busy between two rounds."""
+    with Master(codes.uncoded(2), bench.make(Constant(2), heartbeat=1.0)) as master:
+        for _ in range(2):
+            assert run(master).lost == ()
+            time.sleep(2.5)
+        assert run(master).lost == ()
+
+
+# With kills
+
+
+def contract_with_kills(bench):
+    report = check_engine(lambda problem: bench.make(problem, heartbeat=1.0), [], rounds=2)
+    assert {"stopped", "killed", "stopped_and_killed"} <= set(report.faults)
+
+
+def a_killed_worker_is_lost_and_comes_back(bench):
+    engine = bench.make(Constant(4))
+    with Master(codes.cyclic_repetition(4, s=1), engine) as master:
+        run(master)
+        before = engine.pid(2)
+        threading.Timer(0.3, os.kill, (before, signal.SIGKILL)).start()
+        estimate = run(master, delays=np.array([1.0, 1.0, LATE, 1.0]))
+        np.testing.assert_allclose(estimate.gradient, 10.0)
+        assert estimate.lost == (2,)
+        until(lambda: not run(master, delays=np.full(4, 0.05)).lost)
+        assert run(master, delays=np.array([LATE, 0, 0, 0])).got.tolist() == [False, True, True, True]
+        assert engine.pid(2) not in (None, before)
+
+
+def a_round_that_needs_a_dead_worker_waits_for_its_successor(bench):
+    engine = bench.make(Constant(2))
+    with Master(codes.uncoded(2), engine) as master:
+        run(master)
+        os.kill(engine.pid(0), signal.SIGKILL)
+        np.testing.assert_allclose(run(master).gradient, 3.0)
+
+
+def chaos(bench, rounds=100):
+    """Damaged, doubled, delayed and vanished messages and stopped workers: never a wrong gradient."""
+    code = codes.cyclic_repetition(4, s=1)
+    problem, rng, seen = least_squares(code), np.random.default_rng(0), np.zeros(3, dtype=int)
+    faults = {"drop": 0.02, "duplicate": 0.1, "corrupt": 0.05, "hold": 0.1, "pause": 0.01, "pause_seconds": 0.2}
+    with Master(code, Chaos(bench.make(problem), rng=1, **faults), patience=5.0) as master:
+        for _ in range(rounds):
+            params = rng.standard_normal(24)
+            estimate = master.gradient(params)
+            np.testing.assert_allclose(estimate.gradient, problem.gradient(params), rtol=1e-8, atol=1e-8)
+            seen += [estimate.damaged, estimate.duplicates, estimate.late]
+    assert (seen > 0).all()
+
+
+# Where the engine has restarts
+
+
+def without_restarts_it_says_who_is_lost(bench):
+    engine = bench.make(Constant(2), restarts=0)
+    with Master(codes.uncoded(2), engine) as master:
+        run(master)
+        os.kill(engine.pid(1), signal.SIGKILL)
+        with raises(NotRecovered, "round 1 has", "of 2 messages", "workers [1] are lost"):
+            run(master)
+
+
+def stopped_then_killed_without_restarts_is_not_waited_for(bench):
+    engine = bench.make(Constant(2), restarts=0, heartbeat=1.0)
+    with Master(codes.uncoded(2), engine) as master:
+        run(master)
+        pid = engine.pid(1)
+        os.kill(pid, signal.SIGSTOP)
+        threading.Timer(3.0, os.kill, (pid, signal.SIGKILL)).start()
+        with raises(NotRecovered, "workers [1] are lost"):
+            run(master)
+
+
+def a_worker_that_dies_of_its_task_is_an_error_in_the_end(bench):
+    """It is started again and dies again; nothing hangs."""
+    engine = bench.make(Constant(2, dies_at=(0, 1)), restarts=1)
+    with Master(codes.uncoded(2), engine) as master, raises(NotRecovered, "workers [1] are lost"):
+        run(master)
+
+
+QUIET = (
+    contract,
+    late_messages_are_not_used_and_waits_are_cut_short,
+    a_round_ends_by_count_or_deadline,
+    messages_of_megabytes,
+    an_error_is_raised_with_its_traceback_where_nobody_else_can_help,
+    an_error_that_others_make_up_for_counts_as_a_loss,
+    a_task_that_holds_the_interpreter_lock_is_waited_for,
+    who_is_rounds_behind_harms_nobody,
+    a_stopped_worker_is_lost_and_joins_when_it_goes_on,
+    a_paused_master_loses_nobody,
+    chaos,
+)
+KILLS = (contract_with_kills, a_killed_worker_is_lost_and_comes_back, a_round_that_needs_a_dead_worker_waits_for_its_successor)
+RESTARTS = (
+    without_restarts_it_says_who_is_lost,
+    stopped_then_killed_without_restarts_is_not_waited_for,
+    a_worker_that_dies_of_its_task_is_an_error_in_the_end,
+)

@@ -1,0 +1,272 @@
+"""The contract of an engine finds engines that do not keep it: each one here breaks one promise, on purpose."""
+
+import importlib.util
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unstraggle import codes, latency
+from unstraggle.engines import Chaos, Failed, Joined, Local, Lost, Message, Virtual, WorkerFailed
+from unstraggle.testing import BrokenEngine, check_engine
+
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "own_engine.py"
+WITHIN = 4.0
+"""Seconds after which what has not happened never will. These engines are quick."""
+
+
+def _threads():
+    spec = importlib.util.spec_from_file_location("own_engine", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Threads
+
+
+Threads = _threads()
+
+
+def without(engine, until, hidden):
+    """What comes, less what is hidden; waits on where that was all."""
+    while True:
+        events = [one for one in engine(until) if not hidden(one)]
+        if events or (until is not None and engine.__self__.clock() >= until):
+            return events
+
+
+class IgnoresCancel(Threads):
+    def cancel(self, round, workers):
+        pass
+
+
+class RepeatsOrdersToEverybody(Threads):
+    def start(self, order):
+        super().start(replace(order, workers=None))
+
+
+class WaitsPastUntil(Threads):
+    def next(self, until):
+        return super().next(None)
+
+
+class JumpsPastUntil(Virtual):
+    def next(self, until):
+        return super().next(1e9 if until is None else until + 1000)
+
+
+class ComesBackTooEarly(Threads):
+    def next(self, until):
+        return super().next(0.0)
+
+
+class DropsEverySecondMessage(Threads):
+    def next(self, until):
+        return without(super().next, until, lambda one: isinstance(one, Message) and one.index % 2)
+
+
+class RenumbersLateMessages(Threads):
+    def next(self, until):
+        return [replace(one, round=self._round) if isinstance(one, Message) else one for one in super().next(until)]
+
+
+class DeliversPayloadsOfTheLastRound(Virtual):
+    """Two rounds share a buffer, and the new payload comes too late."""
+
+    def next(self, until):
+        events, last = [], getattr(self, "last", {})
+        for one in super().next(until):
+            if isinstance(one, Message):
+                events.append(replace(one, payload=last.get(one.index, one.payload), checksum=None))
+                last[one.index] = one.payload
+            else:
+                events.append(one)
+        self.last = last
+        return events
+
+
+class SwapsTwoWorkers(Threads):
+    """Their messages come as each other's."""
+
+    def next(self, until):
+        swapped = {0: 1, 1: 0}
+        for one in (events := super().next(until)):
+            if isinstance(one, Message):
+                one.worker = swapped.get(one.worker, one.worker)
+        return events
+
+
+class SwapsTwoPayloads(Virtual):
+    """The bytes of one message come as another's, with a checksum that fits."""
+
+    def next(self, until):
+        events = super().next(until)
+        for one in events:
+            if isinstance(one, Message) and one.index in (0, 1):
+                held, self.held = getattr(self, "held", one), one
+                one.payload, one.checksum = held.payload, held.checksum
+        return events
+
+
+class RaisesInsteadOfFailed(Threads):
+    def next(self, until):
+        events = super().next(until)
+        for one in events:
+            if isinstance(one, Failed):
+                raise WorkerFailed(one.worker, one.details)
+        return events
+
+
+class HidesErrors(Threads):
+    def next(self, until):
+        return without(super().next, until, lambda one: isinstance(one, Failed))
+
+
+class ReportsAnErrorTwice(Threads):
+    def next(self, until):
+        return [copy for one in super().next(until) for copy in ([one, one] if isinstance(one, Failed) else [one])]
+
+
+class ReusesThePayloadBuffer(Threads):
+    """One place for each message, which is written again when a worker is asked again."""
+
+    def next(self, until):
+        self.rooms = getattr(self, "rooms", {})
+        for one in (events := super().next(until)):
+            if isinstance(one, Message) and one.round == self._round:
+                room = self.rooms.setdefault((one.index, len(one.payload)), np.empty(len(one.payload), np.uint8))
+                room[:] = one.payload
+                one.payload = room.view()
+                one.payload.flags.writeable = False
+        return events
+
+
+class GivesPayloadsThatCanBeWritten(Threads):
+    def next(self, until):
+        for one in (events := super().next(until)):
+            if isinstance(one, Message):
+                one.payload = one.payload.copy()
+        return events
+
+
+class ClockThatNeverRestarts(Threads):
+    BEGAN = time.monotonic() - 1000.0
+
+    def clock(self):
+        return time.monotonic() - self.BEGAN
+
+
+class ClockInMilliseconds(Threads):
+    def next(self, until):
+        for one in (events := super().next(until)):
+            one.time *= 1000
+        return events
+
+
+class SharesTheParameters(Threads):
+    """Workers read them in place, while the caller changes them."""
+
+    def start(self, order):
+        class Same:
+            def __init__(self, params):
+                self.copy = lambda: params
+
+        super().start(replace(order, params=Same(order.params)))
+
+
+class OpensTwice(Threads):
+    def open(self, code):
+        self._orders = []
+        super().open(code)
+
+
+class WrongChecksum(Threads):
+    def next(self, until):
+        for one in (events := super().next(until)):
+            if isinstance(one, Message):
+                one.checksum = (one.checksum or 0) ^ 1
+        return events
+
+
+class ClosesOnce(Threads):
+    closed = False
+
+    def close(self):
+        if self.closed:
+            raise OSError("closed")
+        super().close()
+        self.closed = True
+
+
+THREADS = {
+    IgnoresCancel: "was cancelled after the first message, but workers did",
+    RepeatsOrdersToEverybody: "an order for worker 1 was repeated, but the others computed",
+    WaitsPastUntil: r"next\(.*\) did not return within 4 s",
+    ComesBackTooEarly: "brings nothing, and the time has not come",
+    DropsEverySecondMessage: "a round without faults did not happen",
+    RenumbersLateMessages: r"message 0 of round \d+ holds .*another one's payload",
+    SwapsTwoWorkers: "comes as one of worker",
+    RaisesInsteadOfFailed: "next raises WorkerFailed",
+    HidesErrors: "the report of an error did not happen",
+    ReportsAnErrorTwice: "once, but reported were",
+    ReusesThePayloadBuffer: "changed while it could be read",
+    GivesPayloadsThatCanBeWritten: "a payload can be written to",
+    ClockThatNeverRestarts: "has just started, but its clock shows",
+    ClockInMilliseconds: "is dated",
+    SharesTheParameters: "another one's payload|tasks each, but computed",
+    OpensTwice: "can be opened twice",
+    WrongChecksum: "is not that of its payload",
+    ClosesOnce: "the second close raises",
+}
+SAMPLED = {
+    JumpsPastUntil: "waits until",
+    DeliversPayloadsOfTheLastRound: "another one's payload",
+    SwapsTwoPayloads: "another one's payload",
+}
+
+
+class NeverReportsLost(Local):
+    def next(self, until):
+        return without(super().next, until, lambda one: isinstance(one, Lost))
+
+
+class ForgetsThatOrdersAreGone(Local):
+    """It says that a worker goes on, but that is another process."""
+
+    def next(self, until):
+        return [replace(one, fresh=False) if isinstance(one, Joined) else one for one in super().next(until)]
+
+
+def sampled(kind):
+    return lambda problem: kind(problem, latency.ShiftedExponential(rate=10.0, shift=0.1), rng=0)
+
+
+def test_the_engine_that_they_are_made_of_keeps_its_promises():
+    assert "repeated" in check_engine(Threads, within=20.0).faults
+    assert "repeated" in check_engine(sampled(Virtual), within=20.0).faults
+
+
+@pytest.mark.parametrize("kind", THREADS, ids=lambda kind: kind.__name__)
+def test_broken_threads(kind):
+    with pytest.raises(BrokenEngine, match=THREADS[kind]):
+        check_engine(kind, [], within=WITHIN)
+
+
+@pytest.mark.parametrize("kind", SAMPLED, ids=lambda kind: kind.__name__)
+def test_broken_sampled_engines(kind):
+    with pytest.raises(BrokenEngine, match=SAMPLED[kind]):
+        check_engine(sampled(kind), [], within=WITHIN)
+
+
+@pytest.mark.parametrize("kind", [NeverReportsLost, ForgetsThatOrdersAreGone], ids=lambda kind: kind.__name__)
+def test_broken_processes(kind):
+    with pytest.raises(BrokenEngine, match="did not happen"):
+        check_engine(lambda problem: kind(problem, heartbeat=1.0), [], within=WITHIN)
+
+
+def test_chaos_is_an_engine_like_others():
+    """With what the contract allows: messages that come twice, late, and out of order."""
+    report = check_engine(
+        lambda problem: Chaos(Threads(problem), duplicate=0.2, hold=0.2, rng=0), [codes.cyclic_repetition(3, s=1)], within=20.0
+    )
+    assert "late" in report.faults
