@@ -35,7 +35,9 @@ HANG = 120
 def estimate(step=0, missing=(3,), lost=(), **more):
     got = ~np.isin(CODE.messages.worker, [*missing, *lost])
     options = {"exact": True, "residual": 0.0, "bytes": 2400, **more}
-    return Estimate(np.zeros((1, 2)), step, step, 0.25, got=got, lost=tuple(lost), **options)
+    return Estimate(
+        np.zeros((1, 2)), step, step, 0.25, got=got, arrivals=np.where(got, 0.2, np.inf), lost=tuple(lost), **options
+    )
 
 
 def get(page, path, method="GET", **headers):

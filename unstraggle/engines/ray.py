@@ -201,7 +201,7 @@ class Ray:
 
     def _stores(self, order: Order) -> bool:
         """Whether parameters go by the object store. Not when a round is given again: only a connection keeps the sequence."""
-        return order.params.nbytes >= STORE and order.workers is None
+        return order.params.nbytes >= STORE and order.workers is None and order.code is None
 
     def _order_by_ray(self, order: Order, workers: Iterable[int]) -> None:
         stored = load().put(order.params)

@@ -41,7 +41,7 @@ class Virtual:
         if self._opened:
             raise Invalid("An engine serves one code. Make another for the next code.")
         self.problem = prepared(self.problem, code)
-        self._code, self._opened = code, True
+        self._placement, self._opened = code, True
         self._slices = block_slices(self.problem.dim, code.blocks)
         self._take_up(code)
 

@@ -241,6 +241,7 @@ class Current:
             exact=not skipped and round.exact,
             residual=1.0 if skipped else round.decoded.residual,
             got=round.got.copy(),
+            arrivals=self._arrivals(),
             late=round.late,
             duplicates=round.duplicates,
             damaged=round.damaged,
@@ -249,6 +250,12 @@ class Current:
             skipped=skipped,
             split=self._split(time.perf_counter() - began),
         )
+
+    def _arrivals(self) -> NDArray[np.float64]:
+        times = np.full(len(self.round.got), np.inf)
+        for message in self.taken:
+            times[message.index] = message.time
+        return times
 
     def _nothing(self) -> NDArray[Any]:
         return np.zeros((1, self._engine.problem.dim), self._engine.problem.dtype)

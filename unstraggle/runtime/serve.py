@@ -34,7 +34,7 @@ class Abandoned(Exception):
 class Job:
     """An order as a worker sees it. origin: when the round began, on this worker's monotonic clock.
 
-    params: an array object of its own, by which a problem may tell this order from others.
+    params: an array object of its own, by which a problem may tell this order from others. program: for this round only.
     """
 
     round: int
@@ -42,6 +42,7 @@ class Job:
     params: NDArray[Any]
     origin: float
     delays: NDArray[np.float64] | None = None
+    program: Program | None = None
 
     def now(self) -> float:
         """Seconds since the round began."""
@@ -80,7 +81,7 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
     """
     times: Times = []
     params, step, origin, delays = job.params, job.step, job.origin, job.delays
-    problem, slices, clock = share.problem, share.slices, time.monotonic
+    problem, slices, clock, program = share.problem, share.slices, time.monotonic, job.program or share.program
 
     def grad(part: int, block: int) -> Any:
         began = clock()
@@ -95,15 +96,15 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         return total
 
     def deliver(message: Outgoing, numbers: Any) -> None:
-        if delays is not None and job.now() < (due := float(delays[share.program.place[message.index]])):
+        if delays is not None and job.now() < (due := float(delays[program.place[message.index]])):
             wait(origin + due)
-            times[:] = stretched(times, job.now(), share.program.work[: message.after])
+            times[:] = stretched(times, job.now(), program.work[: message.after])
         payload, checksum = pack(message, numbers, job.step, share.dtype, share.checked)
         send(message, payload, checksum, times)
         times.clear()
 
     try:
-        work(share.program, grad, deliver, stopped, accumulate if share.adds else None)
+        work(program, grad, deliver, stopped, accumulate if share.adds else None)
     except Abandoned:
         return
 

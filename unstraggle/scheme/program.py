@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from ..quantizers.base import Codec
 from ..quantizers.plain import PLAIN
@@ -93,6 +96,25 @@ class Program:
     def folds(self) -> bool:
         """Whether partial gradients are added to their messages at once. Almost always that needs the least memory."""
         return self.waiting[0] <= self.waiting[1]
+
+
+def packed(program: Program) -> bytes:
+    """A program of plain messages as JSON, for those that change from round to round: short, and safe to read."""
+    messages = [
+        [m.index, m.after, m.block, m.pairs, [[complex(c).real, complex(c).imag] for c in m.coef]] for m in program.messages
+    ]
+    words = [program.worker, program.tasks, messages, program.work, any(np.iscomplexobj(m.coef) for m in program.messages)]
+    return json.dumps(words).encode()
+
+
+def unpacked(data: bytes) -> Program:
+    """The program that was packed."""
+    worker, tasks, messages, work, twisted = json.loads(data)
+    made = []
+    for index, after, block, pairs, coef in messages:
+        numbers = tuple(complex(*c) if twisted else c[0] for c in coef)
+        made.append(Outgoing(index, after, block, tuple(map(tuple, pairs)), numbers))
+    return Program(worker, tuple(map(tuple, tasks)), tuple(made), tuple(work))
 
 
 def _most(spans: list[tuple[int, int]], steps: int) -> int:
