@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unstraggle import Code, Messages, Tasks, codes
+from unstraggle import Messages, Tasks, codes
 from unstraggle.scheme.decoders import Part, Parts
 
 SIZE = 4
