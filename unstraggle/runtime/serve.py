@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
+from ..errors import Invalid
 from ..scheme.program import Outgoing, Program
 from .payload import number_type, pack
 from .worker import work
@@ -24,6 +25,10 @@ Times = list[float]
 """Start, end, start, end, ... of tasks, in seconds since the round began."""
 Send = Callable[[Outgoing, Any, int, Times], None]
 """send(message, payload as `pack` gives it, checksum, times of the tasks since the last message, which are cleared then)"""
+
+
+REAL = "fiub"
+"""Kinds of numbers that a partial gradient may have."""
 
 
 class Abandoned(Exception):
@@ -84,9 +89,11 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
     problem, slices, clock, program = share.problem, share.slices, time.monotonic, job.program or share.program
 
     def grad(part: int, block: int) -> Any:
-        began = clock()
-        partial = problem.grad(params, part, slices[block], step)
+        began, where = clock(), slices[block]
+        partial = problem.grad(params, part, where, step)
         times.extend((began - origin, clock() - origin))
+        if np.shape(partial) != (where.stop - where.start,) or (type(partial) is np.ndarray and partial.dtype.kind not in REAL):
+            raise _unfit(problem, part, partial, where)
         return partial
 
     def accumulate(part: int, block: int, coef: Any, total: Any) -> Any:
@@ -107,6 +114,14 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         work(program, grad, deliver, stopped, accumulate if share.adds else None)
     except Abandoned:
         return
+
+
+def _unfit(problem: Problem, part: int, partial: Any, where: slice) -> Invalid:
+    kind, length = getattr(partial, "dtype", type(partial).__name__), where.stop - where.start
+    return Invalid(
+        f"{type(problem).__name__}.grad must give {length} real numbers, one for each coordinate of {where}, but for partition "
+        f"{part} it gave shape {np.shape(partial)} of {kind}. Sum over the samples, and take the coordinates `where`."
+    )
 
 
 def stretched(times: Times, end: float, work: tuple[float, ...]) -> Times:
