@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import unstraggle
+from unstraggle.runtime.states import TRANSITIONS, State
 
 from ..folding import folded
 from ..pages import ROOT, fences, line_of, pages, prose
@@ -140,6 +141,24 @@ def test_pictures_can_be_drawn_again(tmp_path):
     drawn = {path.name for path in tmp_path.iterdir()}
     shown = set(re.findall(r"\(images/(concepts-\w+\.png)\)", (ROOT / "docs" / "concepts.md").read_text()))
     assert drawn == shown == {path.name for path in script.parent.glob("concepts-*.png")}
+
+
+def test_every_transition_of_a_round_is_in_its_picture(tmp_path):
+    sys.path.insert(0, str(ROOT / "docs" / "images"))
+    try:
+        import draw_states
+    finally:
+        sys.path.pop(0)
+    texts = draw_states.states().axes[0].texts
+    shown = {text.get_gid(): " ".join(text.get_text().split()) for text in texts if text.get_gid()}
+    arrows = {(state, then) for (state, _), then in TRANSITIONS.items()}
+    assert shown.keys() == {f"{state.name} {then.name}" for state, then in arrows} and draw_states.WAYS.keys() == arrows
+    for (state, signal), then in TRANSITIONS.items():
+        assert signal.value in shown[f"{state.name} {then.name}"]
+    assert {state.value for state in State} <= {text.get_text() for text in texts}
+    draw_states.main(tmp_path)
+    assert (tmp_path / "round-states.png").read_bytes().startswith(b"\x89PNG")
+    assert "(images/round-states.png)" in (ROOT / "docs" / "house.md").read_text()
 
 
 @pytest.mark.parametrize("page", pages())
