@@ -2,6 +2,8 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 READY := .venv/.ready
+# Tests start Python hundreds of times: compiled modules are kept, else importing PyTorch takes twice as long.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check docs bench clean
 

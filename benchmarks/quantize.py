@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unstraggle import codes
 from unstraggle.app.bench.timing import Timed, best_times
 from unstraggle.quantizers import QSGD, Identity, Sign, read, warmup
 from unstraggle.quantizers.cpu import Source, aligned, grid, pack
+from unstraggle.runtime.gather import Gather
+from unstraggle.runtime.message import Message
 
 from .common import save
 
@@ -75,6 +78,38 @@ def unquantized(x: NDArray[np.float32], total: NDArray[np.float32]) -> Timed:
         "identity_accumulate": partial(identity.accumulate, total, read(whole), 1e-3),
         "crc32_of_float32": partial(zlib.crc32, whole),
     }
+
+
+def gathering(length: int = 2 * 10**6, bits: int = 8, workers: int = 8, repeats: int = 40) -> list[dict[str, Any]]:
+    """Eight messages through the master's gather, which checks each against the code as it comes, against bare accumulate.
+
+    Both check and both write to new memory. Where weights are known in advance, the gather adds four at a time while others are
+    still on their way; else all at the end.
+    """
+    codec, rng = QSGD(bits), np.random.default_rng(0)
+    payloads = [codec.encode(rng.standard_normal(length, dtype=np.float32), seed) for seed in range(workers)]
+    rows = []
+    for code in (codes.uncoded(workers), codes.fractional_repetition(workers, s=1)):
+        sent = codes.quantize(code, bits=bits)
+        weights = sent.decoder.weights(np.ones(workers, dtype=bool))
+        runs = {
+            "gather": partial(_gathered, Gather(sent, length, np.dtype(np.float32)), payloads, weights),
+            "accumulate": lambda row=weights[0]: codec.accumulate(np.zeros(length, np.float32), payloads, row),
+        }
+        best = best_times(runs, repeats)
+        ratio = round(best["gather"] / best["accumulate"], 3)
+        print(f"{sent.name}: gather {1e3 * best['gather']:.2f} ms, {ratio} x accumulate", flush=True)
+        rows.append({"code": sent.name, "length": length, "gather_over_accumulate": ratio, "seconds": round(best["gather"], 6)})
+    return rows
+
+
+def _gathered(gather: Gather, payloads: list[NDArray[np.uint8]], weights: NDArray[Any]) -> NDArray[Any]:
+    gather.clear()
+    for m, payload in enumerate(payloads):
+        message = Message(m, m, 0, 0.0, payload, 0)
+        gather.check(message)
+        gather.add([message])
+    return gather.finish(weights)
 
 
 def threads(length: int = 10**8, repeats: int = 5) -> dict[str, float]:
@@ -179,4 +214,5 @@ def main(lengths: dict[int, int] | None = None) -> None:
     rows = [row for length, repeats in (lengths or LENGTHS).items() for row in against_copy(length, repeats)]
     others = [row for length in lengths or LENGTHS for row in rivals(length)]
     what = "time of numpy.copyto of the float32 vector over time of the operation; one thread, memory used again"
-    save("quantize", {"ratio": what, "against_copy": rows, "rivals": others, "two_threads_over_one": threads()})
+    found = {"against_copy": rows, "rivals": others, "two_threads_over_one": threads(), "gathering": gathering()}
+    save("quantize", {"ratio": what, **found})

@@ -209,8 +209,8 @@ def estimate(model: nn.Module, task: Task, code: Any, arrived: Any, step: int) -
         row = code.messages.coef[[m]]
         message = gradient(model, task, list(zip(row.indices.tolist(), row.data.tolist(), strict=True)), step)
         wait()
-        start, quantizer = time.perf_counter(), code.quantizer_of(m)
-        read = torch.as_tensor(quantizer.decode(quantizer.encode(message, rounding_seed(step, m))), device=DEVICE)
+        start, codec = time.perf_counter(), code.messages.codec[m]
+        read = torch.as_tensor(codec.decode(codec.encode(message, rounding_seed(step, m))), device=DEVICE)
         total = weights[m] * read if total is None else total.add_(read, alpha=weights[m])
         wait()
         seconds += time.perf_counter() - start

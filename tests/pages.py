@@ -53,5 +53,10 @@ def fences(page):
 
 
 def prose(page):
-    """A page without its blocks."""
-    return FENCE.sub("", (ROOT / page).read_text())
+    """A page with empty lines for its blocks."""
+    return FENCE.sub(lambda found: "\n" * found[0].count("\n"), (ROOT / page).read_text())
+
+
+def line_of(text, place):
+    """The number of the line, from 1, in which a place of a text lies."""
+    return text.count("\n", 0, place) + 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .runtime.states import State
     from .runtime.worker import work
     from .scheme.code import Code, Messages, Tasks
-    from .scheme.decoders import Decoded, Decoder, Fixed, LeastSquares, Parts, Span
+    from .scheme.decoders import Decoded, Decoder, Fixed, LeastSquares, Linear, Parts, Span
     from .scheme.noise import NoiseGain, noise_gain
     from .scheme.program import Program
     from .scheme.rule import Need
@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 
 HOMES = {
     **dict.fromkeys(("Code", "Messages", "Tasks"), "scheme.code"),
-    **dict.fromkeys(("Decoded", "Decoder", "Fixed", "LeastSquares", "Parts", "Span"), "scheme.decoders"),
+    **dict.fromkeys(("Decoded", "Decoder", "Fixed", "LeastSquares", "Linear", "Parts", "Span"), "scheme.decoders"),
     **dict.fromkeys(("Diagnosis", "diagnose"), "diagnosis"),
     **dict.fromkeys(("Invalid", "NotRecovered", "UnstraggleError"), "errors"),
     **dict.fromkeys(("parse_code", "parse_latency"), "study.expression"),
@@ -81,6 +81,7 @@ __all__ = [
     "Invalid",
     "Joined",
     "LeastSquares",
+    "Linear",
     "Linger",
     "Lost",
     "Master",

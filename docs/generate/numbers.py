@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,10 +144,8 @@ def message_bytes(code: Code) -> Floats:
     """(M,) bytes of each message of a gradient of DIM coordinates: complex ones count twice, quantised ones as on the wire."""
     sizes = np.rint(DIM * np.asarray(code.blocks)[code.messages.block]).astype(int)
     whole = 8 if np.iscomplexobj(code.messages.coef.data) else 4
-    quantizers: list[Any] = [code.quantizer_of(m) for m in range(len(code.messages))]
-    return np.array(
-        [whole * size if q is None else q.size(int(size)) for q, size in zip(quantizers, sizes, strict=True)], float
-    )
+    codecs = zip(code.messages.plain.tolist(), code.messages.codec, sizes.tolist(), strict=True)
+    return np.array([whole * size if plain else codec.size(size) for plain, codec, size in codecs], float)
 
 
 def arrived_shares(code: Code, by: By) -> Floats:

@@ -16,7 +16,7 @@ def papers(name: str) -> list[str]:
     >>> papers("blocks")[0][:32]
     'Wang, Cui, Li, Zou, Xiong (2021)'
     """
-    return [line(citations.entries()[key]) for key in citations.SCHEMES[name]]
+    return [line(citations.entries()[key]) for key in citations.papers_of(name)]
 
 
 def line(entry: str) -> str:

@@ -117,7 +117,7 @@ def exact_rows(each: ExactFacts) -> list[list[str]]:
         *_common_rows(each),
         ["always enough", threshold],
         ["tolerates", f"any {each.tolerates} of {each.code.n} workers silent" if each.tolerates else "no silent worker"],
-        ["exact", "yes" if each.code.quantizer is None else "up to the noise of the quantiser"],
+        ["exact", "yes" if each.code.messages.plain.all() else "up to the noise of the quantiser"],
         ["time of a round", spans if each.rule is None else f"{_seconds(each.rule)} by rule, {spans}"],
         ["over waiting for all", ratio(each.rounds.time.mean)],
     ]

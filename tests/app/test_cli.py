@@ -1,21 +1,13 @@
-"""The command line, run as a process."""
+"""The command line: simulate, reproduce, plan, and what is said to bad input."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from ..commands import run, run_process
+
 GC = "cyclic_repetition(12, s=3)"
-
-
-def run(*args, check=True, timeout=120):
-    command = [sys.executable, "-m", "unstraggle", *args]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
-    if check:
-        assert done.returncode == 0, done.stderr
-    return done
 
 
 def test_simulate_as_table_and_as_json():
@@ -62,8 +54,25 @@ def test_reproduce_lists_and_writes(tmp_path):
 )
 def test_bad_input_exits_with_two_and_one_line(args, words):
     done = run(*args, check=False)
-    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.returncode == 2 and words in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "args, code",
+    [
+        (("simulate", "cyclic_repetion(12, s=3)"), 2),
+        (("simulate", "--nonsense"), 2),
+        (("run", "uncoded(2)", "--engine", "virtual", "--chaos", "corrupt=1", "--on-shortfall", "raise"), 1),
+        (("simulate", "uncoded(2)", "--rounds", "10"), 0),
+        (("--version",), 0),
+    ],
+    ids=lambda value: "-".join(value[:2]) if isinstance(value, tuple) else "",
+)
+def test_a_process_ends_as_the_function_does(args, code):
+    """So that the other tests may call the function."""
+    done = run_process(*args, check=False)
+    assert done.returncode == code and "Traceback" not in done.stderr
+    assert done == run(*args, check=False)
 
 
 def test_plan_from_a_trace(tmp_path):

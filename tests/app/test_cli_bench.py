@@ -1,27 +1,36 @@
 """`unstraggle bench`: ratios within one run. That there are numbers and what they are of, not how high they are."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from unstraggle.app.bench import BENCHES, Result, exchange, kernels, rounds
+from unstraggle.app.bench import BENCHES, Result, exchange, kernels, rounds, timing
 from unstraggle.app.bench.timing import best_of, best_times, processor
 
-from .test_cli import run
+from ..commands import run
 
 
 def test_a_ratio_is_speed_over_that_of_the_yardstick():
     assert Result("ours", 0.5, "theirs", 2.0).ratio == 4.0
 
 
-def test_best_times_leaves_the_first_turn_out_and_keeps_the_best():
-    turns = []
+@pytest.mark.parametrize("best", [lambda run: best_times({"a": run}, repeats=3)["a"], best_of])
+def test_the_first_turn_is_left_out_and_the_best_is_kept(best, monkeypatch):
+    clock, seconds = SimpleNamespace(now=0.0), [1.0, 4.0, 3.0, 5.0]
 
-    def slow_once_and_at_first():
-        turns.append(sum(range(10**6 if len(turns) in (0, 2) else 10)))
+    def turn():
+        clock.now += seconds.pop(0)
 
-    assert best_times({"a": slow_once_and_at_first}, repeats=3)["a"] < 1e-3 and len(turns) == 4
-    assert best_of(lambda: None) < 1e-3 and processor()
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock.now, thread_time=lambda: clock.now))
+    assert best(turn) == 3.0 and seconds == []
+
+
+def test_processor_time_counts_where_it_is_shorter(monkeypatch):
+    walls, processors = iter([0.0, 1.0, 2.0, 5.0]), iter([0.0, 1.0, 1.0, 3.0])
+    clock = SimpleNamespace(perf_counter=lambda: next(walls), thread_time=lambda: next(processors))
+    monkeypatch.setattr(timing, "time", clock)
+    assert best_times({"a": lambda: None}, repeats=1) == {"a": 2.0} and processor()
 
 
 def test_list():

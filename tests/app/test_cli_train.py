@@ -1,4 +1,4 @@
-"""`unstraggle train` as a process, in a short form: the demonstration is the same with more steps."""
+"""`unstraggle train` in a short form: the demonstration is the same with more steps."""
 
 import json
 
@@ -7,14 +7,14 @@ import pytest
 
 from unstraggle import trace
 
+from ..commands import run, run_process
 from ..pictures import is_a_picture
-from .test_cli import run
 
 SHORT = ("--workers", "4", "--slow", "1", "--factor", "3", "--unit", "0.01", "--steps", "4")
 
 
 def test_train_compares_schemes_on_the_same_stragglers(tmp_path):
-    data = json.loads(run("train", *SHORT, "--repeats", "2", "--json", "-o", str(tmp_path)).stdout)
+    data = json.loads(run_process("train", *SHORT, "--repeats", "2", "--json", "-o", str(tmp_path)).stdout)
     rows = {row["scheme"]: row for row in data["rows"]}
     assert list(rows) == ["wait for all", "ignore the slowest", "repetition", "multi-message"]
     losses = [rows[name]["loss"][0] for name in ("wait for all", "repetition", "multi-message")]
@@ -57,13 +57,13 @@ def test_bad_options(options, message):
 
 
 def test_demo_says_at_once_when_it_cannot_write():
-    done = run("demo", "-o", "/dev/null/demo", check=False)
+    done = run_process("demo", "-o", "/dev/null/demo", check=False)
     assert done.returncode == 2 and "/dev/null is not a folder" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.slow
 def test_the_demo(tmp_path):
-    table = run("demo", "-o", str(tmp_path), timeout=280).stdout
+    table = run_process("demo", "-o", str(tmp_path)).stdout
     assert "wait for all" in table and "multi-message" in table and max(map(len, table.splitlines()[:-1])) <= 80
     assert is_a_picture(tmp_path / "loss.png")
     assert json.loads((tmp_path / "config.json").read_text())["options"] == {"seed": 0}

@@ -6,20 +6,21 @@ import re
 import threading
 import time
 import urllib.request
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
 import unstraggle as us
-from unstraggle.app.live import LivePage
+from unstraggle.app.live import LivePage, server
 from unstraggle.app.live.server import BEHIND, LISTENERS
 from unstraggle.app.live.state import EVENTS, STEPS
 from unstraggle.runtime.estimate import Estimate
 from unstraggle.torch.info import Info
 
 from ..browser import Browser, background, needs_chromium
-from .test_cli import run
+from ..commands import run
 
 COLOURS_OF_THE_MAP = """(() => {
     const map = document.getElementById('map'), pixels = map.getContext('2d').getImageData(0, 0, map.width, map.height).data;
@@ -27,17 +28,21 @@ COLOURS_OF_THE_MAP = """(() => {
 })()"""
 
 CODE = us.codes.cyclic_repetition(4, s=1)
+HANG = 120
+"""Seconds after which a test ends that waits for what never comes."""
 
 
 def estimate(step=0, missing=(3,), lost=(), **more):
     got = ~np.isin(CODE.messages.worker, [*missing, *lost])
     options = {"exact": True, "residual": 0.0, "bytes": 2400, **more}
-    return Estimate(np.zeros((1, 2)), step, step, 0.25, got=got, lost=tuple(lost), **options)
+    return Estimate(
+        np.zeros((1, 2)), step, step, 0.25, got=got, arrivals=np.where(got, 0.2, np.inf), lost=tuple(lost), **options
+    )
 
 
 def get(page, path, method="GET", **headers):
     """(status, headers, body)"""
-    connection = http.client.HTTPConnection(urlsplit(page.url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(page.url).netloc, timeout=HANG)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -50,7 +55,7 @@ class Stream:
     """The events that a browser gets, in a thread."""
 
     def __init__(self, page):
-        self.events, self._answer = [], urllib.request.urlopen(page.url + "events", timeout=10)
+        self.events, self._answer = [], urllib.request.urlopen(page.url + "events", timeout=HANG)
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 
@@ -64,7 +69,7 @@ class Stream:
                     self.events.append((kind, json.loads(value)))
 
     def wait(self, count):
-        end = time.monotonic() + 10
+        end = time.monotonic() + HANG
         while len(self.events) < count:
             assert time.monotonic() < end, self.events
             time.sleep(0.01)
@@ -160,7 +165,7 @@ def test_it_is_for_this_machine_unless_told_otherwise():
         assert get(page, "/metrics", Host="evil.example:80")[0] == 403, "a foreign name that leads here (DNS rebinding)"
         assert get(page, "/metrics", Host="localhost:1")[0] == 200
     with LivePage(host="0.0.0.0") as page:
-        connection = http.client.HTTPConnection("127.0.0.1", page._server.server_address[1], timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", page._server.server_address[1], timeout=HANG)
         connection.request("GET", "/metrics", headers={"Host": "cluster.example"})
         assert connection.getresponse().status == 200
         connection.close()
@@ -193,7 +198,7 @@ def test_steps_from_one_thread_reach_browsers_that_come_meanwhile_once():
         streams = [Stream(page) for _ in range(4)]
         feeder.join()
     for stream in streams:
-        stream.thread.join(10)
+        stream.thread.join(HANG)
         (kind, snapshot), *rest = stream.events
         seen = [record["step"] for record in snapshot["records"]] + [m["record"]["step"] for k, m in rest if k == "step"]
         assert kind == "snapshot" and seen == list(range(300))
@@ -212,17 +217,17 @@ def test_a_browser_that_comes_in_the_middle_of_a_step_gets_it_once(monkeypatch):
 
         monkeypatch.setattr(page.state, "add", slow)
         page.add(estimate(0), code=CODE)
-        visitor.join(10)
+        visitor.join(HANG)
         assert found[0].qsize() == 1 and b'"step":0' in found[0].get()
         page.leave(found[0])
 
 
-def test_closing_is_quick_and_may_be_done_twice():
-    page = LivePage()
-    began = time.monotonic()
+def test_closing_waits_for_nobody_and_may_be_done_twice(monkeypatch):
+    page, slept = LivePage(), []
+    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=time.monotonic, sleep=slept.append))
     page.close()
     page.close()
-    assert time.monotonic() - began < 2 and not page._thread.is_alive()
+    assert slept == [] and not page._thread.is_alive()  # nobody is there to say goodbye to
 
 
 def test_run_live(tmp_path):

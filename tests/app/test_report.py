@@ -17,7 +17,7 @@ from unstraggle.torch.info import Info
 from unstraggle.trace import from_seconds
 
 from ..browser import Browser, background, needs_chromium
-from .test_cli import run
+from ..commands import run
 
 LATENCY = "ShiftedExponential(rate=20, shift=0.01)"
 

@@ -5,8 +5,8 @@ import pytest
 
 from unstraggle import Invalid, codes
 from unstraggle.codes.approximate import table_code
+from unstraggle.codes.two_track import second_moment_weights, shrinkage, two_track
 from unstraggle.plan.error import delta
-from unstraggle.plan.two_track import second_moment_weights, shrinkage, two_track
 
 from ..plan.test_bits import grid
 

@@ -11,7 +11,7 @@ import unstraggle as us
 from unstraggle import Invalid, diagnose
 from unstraggle.trace import Trace, from_seconds, read, write
 
-from ..app.test_cli import run
+from ..commands import run
 from ..straggling import cases
 
 TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces" / "bytedance"

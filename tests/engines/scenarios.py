@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.dynamic_clustering import Spread, placement
 from tests.problems import Constant, Holds, Lazy, Partly, least_squares
 from unstraggle import Count, Deadline, Master, NotRecovered, WorkerFailed, codes
 from unstraggle.engines import Chaos
@@ -83,6 +84,19 @@ def a_round_ends_by_count_or_deadline(bench):
         assert estimate.got.tolist() == [True, False, True] and not estimate.exact
         assert 0.3 <= estimate.time < LATE / 2
         np.testing.assert_allclose(estimate.gradient, 1 + 3)
+
+
+def a_code_that_changes_from_round_to_round(bench):
+    """Dynamic clustering: two workers of one cluster are slow until one of them changes places."""
+    problem, change = least_squares(placement(), dim=6), Spread()
+    delays = np.where(np.isin(np.arange(8), (0, 1)), 0.2, 0.0)
+    with Master(placement(), bench.make(problem), change=change) as master:
+        first = change.cluster.copy()
+        for step in range(4):
+            estimate = run(master, dim=6, step=step, delays=delays)
+            np.testing.assert_allclose(estimate.gradient, problem.gradient(np.zeros(6)), rtol=1e-9)
+            assert estimate.exact
+        assert change.cluster[0] != change.cluster[1] and first[0] == first[1]
 
 
 def messages_of_megabytes(bench):
@@ -237,6 +251,7 @@ QUIET = (
     contract,
     late_messages_are_not_used_and_waits_are_cut_short,
     a_round_ends_by_count_or_deadline,
+    a_code_that_changes_from_round_to_round,
     messages_of_megabytes,
     an_error_is_raised_with_its_traceback_where_nobody_else_can_help,
     an_error_that_others_make_up_for_counts_as_a_loss,

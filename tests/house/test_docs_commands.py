@@ -9,10 +9,11 @@ from typer.main import get_command
 from unstraggle import parse_code, parse_latency
 from unstraggle.app.cli import app
 
-from ..pages import ROOT, SHELL, fences, pages, prose
+from ..folding import folded
+from ..pages import ROOT, SHELL, fences, line_of, pages, prose
 
 PROGRAM = get_command(app)
-CALLED = re.compile(r"(?:^|\s)(?:(?:\S*/)?unstraggle|\S*python\S* -m unstraggle\.cli|-m unstraggle\.cli)(?=\s|$)(.*)")
+CALLED = re.compile(r"(?:^|\s)(?:\S*/)?unstraggle(?=\s|$)(.*)")
 STARTS = re.compile(r"(?:\$ )?(?:\S+=\S+ )*(?:\S*/)?(?:unstraggle|mpiexec|python\S*)\s")
 INLINE = re.compile(r"`((?:\.venv/bin/)?unstraggle [^`]+)`")
 PARTLY = ("...", "…")
@@ -35,23 +36,22 @@ def words_of(line):
     return None if found is None else shlex.split(found[1], comments=True)
 
 
-def in_blocks():
-    """(page, line, words) of all commands in blocks of shell."""
-    for page in pages():
-        for fence in fences(page):
-            for line in shell_lines(fence.text) if fence.language in SHELL else ():
-                words = words_of(line)
-                if words is not None:
-                    yield page, line, words
+def in_blocks(page):
+    """(line of the page on which the block begins, command, words) of all commands in blocks of shell."""
+    for fence in fences(page):
+        for line in shell_lines(fence.text) if fence.language in SHELL else ():
+            words = words_of(line)
+            if words is not None:
+                yield fence.line + 1, line, words
 
 
-def in_prose():
-    """(page, text, words) of commands in the middle of a sentence; those with dots in them stand for more."""
-    for page in pages():
-        for text in INLINE.findall(prose(page)):
-            words = words_of(" ".join(text.split()) + " ")
-            if words and not any(dots in text for dots in PARTLY):
-                yield page, text, words
+def in_prose(page):
+    """(line, command, words) of commands in the middle of a sentence; those with dots in them stand for more."""
+    text = prose(page)
+    for found in INLINE.finditer(text):
+        words = words_of(" ".join(found[1].split()) + " ")
+        if words and not any(dots in found[1] for dots in PARTLY):
+            yield line_of(text, found.start()), found[1], words
 
 
 def parsed(words, whole=True):
@@ -91,25 +91,29 @@ def expressions(values):
     return found
 
 
-@pytest.mark.parametrize(("page", "line", "words"), list(in_blocks()))
-def test_command_in_a_block(page, line, words):
-    names, values = parsed(words)
+def check_expressions(names, values):
+    """Codes and latencies of a command are such."""
     for code in expressions(values) if names[0] in ("run", "simulate", "check") else ():
         assert parse_code(code).n
     if isinstance(values.get("latency"), str) and "(" in values["latency"]:
         assert parse_latency(values["latency"]).sample
 
 
-@pytest.mark.parametrize(("page", "text", "words"), list(in_prose()))
-def test_command_in_a_sentence(page, text, words):
-    assert parsed(words, whole=False)
+@pytest.mark.parametrize("page", [page for page in pages() if any(in_blocks(page)) or any(in_prose(page))])
+def test_commands_of_a_page(page):
+    with folded() as case:
+        for line, command, words in in_blocks(page):
+            with case(f"{page}:{line}: {command}"):
+                check_expressions(*parsed(words))
+        for line, command, words in in_prose(page):
+            with case(f"{page}:{line}: {command}"):
+                assert parsed(words, whole=False)
 
 
 def test_commands_are_found():
-    found = list(in_blocks())
-    assert len(found) > 30
-    assert {"README.md", "docs/quickstart.md", "docs/howto/spot_machines.md"} <= {page for page, _, _ in found}
-    assert len(list(in_prose())) > 10
+    assert sum(len(list(in_blocks(page))) for page in pages()) > 30
+    assert all(any(in_blocks(page)) for page in ("README.md", "docs/quickstart.md", "docs/howto/spot_machines.md"))
+    assert sum(len(list(in_prose(page))) for page in pages()) > 10
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ class Fixed:
 
 def test_messages_queue_on_the_link_of_their_worker():
     """Two messages each; a message of 1000 float32 takes 4 s at 1000 bytes/s. Worker 1 has a link of twice that."""
-    messages = Messages([0, 0, 1, 1], [1, 2, 1, 2], np.eye(4)[:, [0, 1, 2, 3]], bits=32)
+    messages = Messages([0, 0, 1, 1], [1, 2, 1, 2], np.eye(4)[:, [0, 1, 2, 3]])
     code = Code("two each", 2, Tasks([0, 0, 1, 1], [0, 1, 2, 3]), messages, Span(messages.coef))
     ready = np.array([[1.0, 2.0, 1.0, 9.0], [1.0, np.inf, 3.0, 4.0]])
     network = Network(Fixed(ready), dim=1000, bandwidth=(1000.0, 2000.0), round_trip=0.5)

@@ -130,12 +130,12 @@ def test_bits_of_those_that_arrived(digits):
 @pytest.mark.parametrize("how", ["EF", "scaled EF"])
 def test_memory_of_a_straggler_is_that_of_a_lost_payload(digits, how):
     estimator = Estimator(digits, scheme(f"SGC + {how}", cluster(digits.dim)))
-    twin = ErrorFeedback(estimator.quantizers[0].quantizer, scaled="scaled" in how)
+    twin = ErrorFeedback(estimator.codecs[0].codec, scaled="scaled" in how)
     for step in range(3):
         numbers = digits.grad(digits.initial(), step)
         estimator._sent(0, numbers, step, used=False)
         twin.lost(twin.encode(numbers, seed=step))
-    assert np.allclose(estimator.quantizers[0].error, twin.error, atol=1e-3 * np.abs(twin.error).max())
+    assert np.allclose(estimator.codecs[0].error, twin.error, atol=1e-3 * np.abs(twin.error).max())
 
 
 # Training

@@ -6,7 +6,7 @@ import pytest
 from unstraggle import Invalid
 from unstraggle.plan import compression
 from unstraggle.plan.compression import measured_speed
-from unstraggle.quantizers import QSGD
+from unstraggle.quantizers import QSGD, Plain
 
 SPEEDS = dict.fromkeys(range(1, 17), (4e8, 6e8)) | {32: (np.inf, 2e9)}
 
@@ -54,7 +54,7 @@ def test_bits_that_never_pay():
 
 def test_speeds_are_measured_where_not_given():
     encode, decode = measured_speed(QSGD(4, 512), 1 << 16)
-    assert 1e6 < encode < 1e11 and 1e6 < decode < 1e11 and measured_speed(None, 1 << 12)[0] == np.inf
+    assert 1e6 < encode < 1e11 and 1e6 < decode < 1e11 and measured_speed(Plain(), 1 << 12)[0] == np.inf
     answer = compression(1 << 16, 1e6, bits=[4, 8])
     assert answer.bits == 8 and answer.to_dict()["choices"][0]["bits"] == 4
     text = str(answer).splitlines()

@@ -80,7 +80,7 @@ def test_finer_partitions_do_not_make_it_later():
 def test_bits_and_links_are_planned_with_it():
     plan = deadline(UNIT, 10, dim=10_000, budget=60)
     assert sum(plan.params["bits"]) == 60 and set(plan.code.messages.bits) <= set(plan.params["bits"])
-    assert [plan.code.quantizer_of(m).bits for m in range(len(plan.code.messages))] == plan.code.messages.bits.tolist()
+    assert [codec.bits for codec in plan.code.messages.codec] == plan.code.messages.bits.tolist()
     assert mean_squared_error(plan.code, plan.params["p"], "identical").unbiased
     slow = deadline(UNIT, 10, dim=10_000, bandwidth=1e4)
     assert slow.params["tau"] > deadline(UNIT, 10).params["tau"] + 3, "a message takes four seconds"

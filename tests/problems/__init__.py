@@ -151,3 +151,14 @@ class SlowToPickle(Constant):
         if Path(self.file).exists():
             time.sleep(2.0)
         return self.__dict__
+
+
+@dataclass(frozen=True, eq=False)
+class Gives(Constant):
+    """Partial gradients that are none."""
+
+    what: str = "scalar"
+
+    def grad(self, params, part, where=slice(None), step=0):
+        wrong = {"scalar": 1.0, "long": np.ones(9), "table": np.ones((8, 1)), "complex": np.ones(8) * 1j}
+        return wrong[self.what]

@@ -244,3 +244,31 @@ def test_lost_payloads_are_taken_back():
     payload = feedback.encode(x, seed=0)
     feedback.lost(payload)
     assert feedback.error == pytest.approx(x, abs=1e-5)
+
+
+def test_the_same_seed_again_replaces_what_was_encoded_and_remembered():
+    again, once = ErrorFeedback(QSGD(3)), ErrorFeedback(QSGD(3))
+    x, y, z = (vector(600, seed) for seed in range(3))
+    again.encode(x, seed=0)
+    once.encode(x, seed=0)
+    again.encode(y, seed=1)
+    payloads = [again.encode(z, seed=1), again.encode(z, seed=1), once.encode(z, seed=1)]
+    assert len({payload.tobytes() for payload in payloads}) == 1
+    assert np.array_equal(again.error, once.error)
+
+
+@pytest.mark.parametrize("codec", [QSGD(4), QSGD(4, 512), Sign(), Identity()], ids=repr)
+def test_a_gain_multiplies_what_is_decoded(codec):
+    x = vector(700)
+    once, twice = (codec.decode(codec.encode(x, 5, gain=gain)) for gain in (1.0, 2.0))
+    assert np.allclose(twice, 2 * once, rtol=1e-5)
+
+
+def test_scaled_feedback_needs_to_know_the_noise():
+    class Silent:
+        bits = 32
+        size, encode, check, accumulate = Identity.size, Identity.encode, Identity.check, Identity.accumulate
+
+    with pytest.raises(Invalid, match="omega"):
+        ErrorFeedback(Silent(), scaled=True)
+    assert ErrorFeedback(Silent()).omega(100) == 1

@@ -89,7 +89,7 @@ def test_approximating_takes_what_still_comes():
     round.feed(Arrived(2, 0.5))
     assert round.state is State.SETTLING
     round.feed(Arrived(3, 0.6))
-    assert round.state is State.APPROXIMATED and round.got.sum() == 2 and not round.decoded.exact
+    assert round.state is State.APPROXIMATED and round.got.sum() == 2 and not round.exact
 
 
 def test_approximating_is_exact_after_all_when_a_worker_comes_back():
@@ -97,7 +97,7 @@ def test_approximating_is_exact_after_all_when_a_worker_comes_back():
     round.feed(Lost(0, 0.1), Lost(1, 0.1, returns=True))
     assert of(Ask, round.feed(Joined(1, 0.2))) == [Ask((1,), 0)]
     round.feed(*(Arrived(m, 0.5) for m in (1, 2, 3)))
-    assert round.state is State.DONE and round.decoded.exact
+    assert round.state is State.DONE and round.exact
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_rule_that_is_met_but_cannot_be_decoded_waits_for_more():
     round.feed(Arrived(0, 0.1), Arrived(1, 0.2))
     assert round.recovered("rule") and round.open
     round.feed(Arrived(2, 0.3))
-    assert round.state is State.DONE and round.decoded.exact
+    assert round.state is State.DONE and round.exact
 
 
 def test_workers_lost_before_the_round_are_not_waited_for():
@@ -216,7 +216,7 @@ def test_whatever_happens_a_round_keeps_its_word(policy, batches, patient):
         assert not round.pending[round.got].any()
         assert bool(of(Fail, told)) == (round.state is State.FAILED and before not in OVER)
         if round.state is State.DONE:
-            assert round.decoded.exact
+            assert round.exact
         elif round.open:
             assert round.pending.any() or any(round.lost.values())
 

@@ -100,7 +100,7 @@ TABLES = {
     "nan work": (lambda: Tasks([0], [0], work=np.nan), "positive finite"),
     "coef rows": (lambda: Messages([0, 1], [1, 1], np.eye(3)), "each of the 2 messages"),
     "nan coef": (lambda: Messages([0], [1], np.array([[np.nan]])), "finite numbers"),
-    "no bits": (lambda: Messages([0], [1], np.eye(1), bits=0), "at least 1 bit"),
+    "no codec": (lambda: Messages([0], [1], np.eye(1), codec=4), "needs codecs such as QSGD"),
     "no rows": (lambda: code(n=0), "at least one worker"),
     "worker out of range": (lambda: code(n=1), "Tasks.worker must lie in 0..0"),
     "partition out of range": (lambda: code(tasks=Tasks([0, 1], [0, 2])), "Tasks.part must lie in 0..1"),

@@ -31,8 +31,8 @@ def test_any_arrived_set_decodes_as_well_as_can_be(code):
 
 
 def check(decoder, got):
-    rows, target = decoder.rows.toarray()[got], decoder.target
-    best = np.linalg.pinv(rows.T, rcond=1e-10) @ target if got.any() else np.zeros(0)
+    rows, target = decoder.rows.toarray()[got], np.atleast_2d(decoder.target)
+    best = (np.linalg.pinv(rows.T, rcond=1e-10) @ target.T).T if got.any() else np.zeros((len(target), 0))
     found = decoder.decode(got)
     assert found.residual == pytest.approx(np.linalg.norm(best @ rows - target) / np.linalg.norm(target), abs=1e-6)
     assert (np.abs(found.weights) * decoder.lengths).max() < 1e4 * np.linalg.norm(target)

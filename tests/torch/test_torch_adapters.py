@@ -389,7 +389,7 @@ for Gone.names in ({"torch", "lightning", "accelerate"}, {"lightning", "accelera
         except ImportError as error:
             print(name, str(error).split("Run: ")[1])
 """
-    done = subprocess.run([sys.executable, "-c", script], env=dict(os.environ), capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], env=dict(os.environ), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     without_torch = [("Coded", "torch"), ("CodedStrategy", "torch"), ("accelerated", "accelerate")]
     with_torch = [("CodedStrategy", "lightning"), ("accelerated", "accelerate")]

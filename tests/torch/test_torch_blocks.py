@@ -11,7 +11,7 @@ from torch import nn
 import unstraggle as us
 from unstraggle import Invalid, simulate
 from unstraggle.latency import ShiftedExponential
-from unstraggle.torch.layers import round_times, sorted_speeds
+from unstraggle.torch.layer_plan import round_times, sorted_speeds
 from unstraggle.torch.layout import layout_of, trainable
 from unstraggle.torch.stages import Staged, backward_order, joints
 
@@ -214,6 +214,14 @@ def test_measured_work_counts_what_a_worker_really_does():
     whole = profile.measured(us.codes.cyclic_repetition(3, s=1))
     np.testing.assert_allclose(whole.tasks.work, 1.0)
     assert simulate(code, ShiftedExponential(rate=1.0), rounds=100, rng=0).time.mean > 0
+    assert code.name == "<blocks([10, 50], uncoded(3), cyclic_repetition(3, s=1)), work as measured>"
+
+
+def test_blocks_that_are_moved_to_layers_are_named_so():
+    model = Residual(depth=2, width=64)
+    with coded(model, scheme="blocks([1, 2], uncoded(3), cyclic_repetition(3, s=1))") as run:
+        assert run.code.blocks != (1 / 3, 2 / 3)
+        assert run.code.name == "<blocks([1, 2], uncoded(3), cyclic_repetition(3, s=1)), cut between layers>"
 
 
 IDEAL = us.torch.Profile(tuple("abcdef"), (10,) * 6, forward=0.0, passed=(0.0,) * 6, whole=(1.0,) * 6)

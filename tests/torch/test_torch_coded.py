@@ -397,7 +397,8 @@ def test_a_worker_killed_in_the_middle_changes_nothing():
         for step in range(8):
             if step == 3:
                 os.kill(run.master.engine.pid(2), signal.SIGKILL)
-                time.sleep(0.05)
+                while run.master.engine.pid(2) is not None:
+                    time.sleep(0.01)
             for optimizer in optimizers:
                 optimizer.zero_grad()
             info = run.backward()

@@ -8,34 +8,10 @@ from importlib.resources import files
 from typing import Any
 
 from .. import __version__
+from ..codes import SCHEMES
 from ..errors import Invalid
+from ..quantizers import QSGD, Sign
 from ..scheme.code import Code
-
-SCHEMES: dict[str, tuple[str, ...]] = {
-    "bernoulli": ("charles2017approximate",),
-    "blocks": ("wang2021optimization",),
-    "cluster": ("ozfatura2019gradient",),
-    "correlated_mmc": ("ozfatura2019gradient",),
-    "cyclic_repetition": ("tandon2017gradient", "raviv2018gradient"),
-    "erasurehead": ("wang2019erasurehead",),
-    "expander": ("raviv2018gradient",),
-    "fractional_repetition": ("tandon2017gradient",),
-    "hybrid": ("ozfatura2019gradient",),
-    "ignore_stragglers": ("chen2016revisiting",),
-    "lagrange": ("li2018polynomially",),
-    "optimal_decoding": ("raviv2018gradient", "glasgow2021approximate"),
-    "optimally_structured": ("song2025approximate", "song2026communication"),
-    "partial_stragglers": ("tandon2017gradient",),
-    "quantize": ("alistarh2017qsgd",),
-    "reed_solomon": ("halbawi2018improving",),
-    "stack": (),
-    "stochastic": ("bitar2020stochastic",),
-    "two_track": ("song2025approximate", "song2026communication"),
-    "uncoded": (),
-    "uncoded_mmc": ("ozfatura2019gradient",),
-    "uncorrelated_mmc": ("ozfatura2019gradient",),
-}
-"""Papers of each scheme. stack is a sum of this library, and waiting for everyone is older than any paper."""
 
 OWN = "unstraggle"
 
@@ -55,26 +31,44 @@ def keys(code: Code | str | Any) -> tuple[str, ...]:
     """Keys of the papers, in the order in which the code's name has their schemes."""
     found = _coded(code)
     names = re.findall(r"([a-z_]+)\(", found.name)
-    papers = [paper for name in names for paper in SCHEMES.get(name, ())]
-    if found.quantizer is not None:
+    papers = [key for name in names if name in SCHEMES for key in papers_of(name)]
+    codecs = {type(getattr(codec, "codec", codec)) for codec in found.messages.codec}  # of feedback, the one inside
+    if codecs & {QSGD, Sign}:
         papers.append("alistarh2017qsgd")
-    if found.messages.bits.min() == 1:
+    if Sign in codecs:
         papers.append("li2024distributed")
     return tuple(dict.fromkeys(papers))
 
 
+def papers_of(scheme: str) -> tuple[str, ...]:
+    """Keys of the papers of one scheme, from its facts.
+
+    >>> papers_of("cyclic_repetition")
+    ('tandon2017gradient', 'raviv2018gradient')
+    """
+    return tuple(_key(paper) if paper.startswith("@") else paper for paper in SCHEMES[scheme].papers)
+
+
 @cache
 def entries() -> dict[str, str]:
-    """All entries of references.bib by their keys."""
+    """All entries of references.bib, and those that schemes bring along, by their keys."""
     text = (files(__package__) / "references.bib").read_text(encoding="utf-8").replace("VERSION", __version__)
-    return {re.match(r"@\w+\{(\w+),", entry)[1]: entry for entry in text.strip().split("\n\n")}  # type: ignore[index]
+    brought = [paper.strip() for facts in SCHEMES.values() for paper in facts.papers if paper.startswith("@")]
+    return {_key(entry): entry for entry in [*text.strip().split("\n\n"), *brought]}
+
+
+def _key(entry: str) -> str:
+    found = re.match(r"@\w+\{(\w+),", entry)
+    if not found:
+        raise Invalid(f"A paper needs a BibTeX entry such as @misc{{name2024word, ...}}, but got {entry!r}.")
+    return found[1]
 
 
 def _coded(code: Any) -> Code:
-    from ..study.expression import parse_code
+    from ..study.expression import find_code
 
     if isinstance(code, str):
-        return parse_code(code)
+        return find_code(code)
     found = getattr(code, "code", code)
     if not isinstance(found, Code):
         raise Invalid(f"cite takes a Code, an expression such as 'uncoded(4)' or a Plan, but got {type(code).__name__}.")

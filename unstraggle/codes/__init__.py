@@ -1,55 +1,41 @@
-"""Schemes as data: every function returns a `Code`. One scheme a file; see CONTRIBUTING.md for how to add one."""
+"""Schemes as data: every function returns a `Code`. One scheme a file; see CONTRIBUTING.md for how to add one.
 
-from .bernoulli import bernoulli
-from .combine import blocks, cluster, stack
-from .correlated_mmc import correlated_mmc, uncoded_mmc
-from .cyclic_repetition import cyclic_repetition
-from .erasurehead import erasurehead
-from .expander import expander
-from .fractional_repetition import fractional_repetition
-from .ignore_stragglers import ignore_stragglers
-from .lagrange import lagrange
-from .modify import hybrid, quantize
-from .optimal_decoding import optimal_decoding
-from .optimally_structured import optimally_structured
-from .partial_stragglers import partial_stragglers
-from .reed_solomon import reed_solomon
-from .stochastic import stochastic
-from .uncoded import uncoded
-from .uncorrelated_mmc import uncorrelated_mmc
+A scheme needs one line here, `from .name import name as name`. All the rest is made from its facts, which stand in its file.
+"""
 
-APPROXIMATE = (
-    "bernoulli",
-    "erasurehead",
-    "expander",
-    "ignore_stragglers",
-    "optimally_structured",
-    "optimal_decoding",
-    "stochastic",
-)
+from typing import TYPE_CHECKING
+
+from .bernoulli import bernoulli as bernoulli
+from .combine import blocks as blocks
+from .combine import cluster as cluster
+from .combine import stack as stack
+from .communication_efficient import communication_efficient as communication_efficient
+from .correlated_mmc import correlated_mmc as correlated_mmc
+from .correlated_mmc import uncoded_mmc as uncoded_mmc
+from .cyclic_repetition import cyclic_repetition as cyclic_repetition
+from .erasurehead import erasurehead as erasurehead
+from .expander import expander as expander
+from .facts import Facts, facts_of
+from .fractional_repetition import fractional_repetition as fractional_repetition
+from .graph_assignment import graph_assignment as graph_assignment
+from .ignore_stragglers import ignore_stragglers as ignore_stragglers
+from .lagrange import lagrange as lagrange
+from .modify import hybrid as hybrid
+from .modify import quantize as quantize
+from .optimal_decoding import optimal_decoding as optimal_decoding
+from .optimally_structured import optimally_structured as optimally_structured
+from .partial_stragglers import partial_stragglers as partial_stragglers
+from .reed_solomon import reed_solomon as reed_solomon
+from .stochastic import stochastic as stochastic
+from .two_track import two_track as two_track
+from .uncoded import uncoded as uncoded
+from .uncorrelated_mmc import uncorrelated_mmc as uncorrelated_mmc
+
+SCHEMES: dict[str, Facts] = {name: facts for name, value in sorted(vars().items()) if (facts := facts_of(value))}
+"""The public schemes by name, with what their files say of them."""
+
+APPROXIMATE = tuple(name for name, facts in SCHEMES.items() if not facts.exact)
 """Schemes whose gradient is not exact: they go with a deadline."""
 
-__all__ = [
-    "APPROXIMATE",
-    "bernoulli",
-    "blocks",
-    "cluster",
-    "correlated_mmc",
-    "cyclic_repetition",
-    "erasurehead",
-    "expander",
-    "fractional_repetition",
-    "hybrid",
-    "ignore_stragglers",
-    "lagrange",
-    "optimal_decoding",
-    "optimally_structured",
-    "partial_stragglers",
-    "quantize",
-    "reed_solomon",
-    "stack",
-    "stochastic",
-    "uncoded",
-    "uncoded_mmc",
-    "uncorrelated_mmc",
-]
+if not TYPE_CHECKING:  # type checkers know the names by the lines above
+    __all__ = ["APPROXIMATE", "SCHEMES", *SCHEMES]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.sparse import csr_array
 from ..checks import require_workers
 from ..errors import Invalid
 from ..scheme.code import Code, Messages, Tasks
-from ..scheme.decoders import Decoder, Fixed, LeastSquares, Linear
+from ..scheme.decoders import Decoder, Fixed, LeastSquares, OneStep
 
 Decode = Literal["fixed", "least_squares", "one_step"]
 Probabilities = float | Sequence[float] | NDArray[np.float64]
@@ -92,19 +91,6 @@ def row_sums(p: NDArray[np.float64], omega: NDArray[np.float64], gamma: float, k
     if share.sum() == 0:
         raise Invalid("No design is unbiased when no worker is ever heard: some p must be below 1. Raise the deadline.")
     return np.asarray(k * (share / share.sum()))
-
-
-@dataclass(frozen=True, eq=False)
-class OneStep(Linear):
-    """Every message that arrived counts the same, scale * M / (number of them): one step towards the sum (Charles et al. 2017).
-
-    scale: 1 / (copies of a partition, times their coefficients). Without idle workers M is n.
-    """
-
-    scale: float = 1.0
-
-    def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
-        return np.asarray(got[None] * (self.scale * self.size / max(1, int(got.sum()))))
 
 
 def table_code(name: str, n: int, coef: Any, decode: Decode, weights: ArrayLike = 1.0) -> Code:

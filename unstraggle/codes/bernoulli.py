@@ -10,8 +10,22 @@ from scipy.sparse import csr_array
 from ..checks import require_count, require_load
 from ..scheme.code import Code
 from .approximate import Decode, require_decode, require_size, table_code
+from .facts import scheme
 
 
+@scheme(
+    "approximate",
+    "bernoulli(12, load=3, decode='one_step')",
+    sent="m_i = Σ_j B_ij g_j,  B_ij = 1 with probability load / n, else 0",
+    decoded='decode="one_step":  ĝ = M / (load |A|) Σ_{i∈A} m_i,  M = n less the idle workers;\ndecode="sum":  ĝ = Σ_{i∈A} m_i',
+    papers=("charles2017approximate",),
+    tried=(
+        "bernoulli(10, load=2)",
+        "bernoulli(10, load=3, seed=1, decode='one_step')",
+        "bernoulli(10, load=3, decode='least_squares')",
+    ),
+    note="Charles et al. decode in one step, as in the example. The plain sum counts a partition as often as it is heard.",
+)
 def bernoulli(n: int, load: int, seed: int = 0, *, decode: Literal["sum", "one_step", "least_squares"] = "sum") -> Code:
     """Worker i adds up the partitions that it holds, each with probability load / n; all that arrives is added up.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,25 @@ from scipy.sparse import block_diag, csr_array, eye_array, vstack
 
 from ..checks import require_count
 from ..errors import Invalid
+from ..quantizers.base import Codec
 from ..scheme.code import Code, Messages, Tasks
 from ..scheme.decoders import direct_sum
-from .quantized import common_quantizer
+from .facts import scheme
 
 
+@scheme(
+    "join",
+    "cluster(correlated_mmc(6, load=3, order=2), times=2)",
+    sent="B = diag(B_1, ..., B_P):  each code on workers and data of its own",
+    decoded="g = g_1 + ... + g_P,  each decoded by its code",
+    papers=("ozfatura2019gradient",),
+    tried=(
+        "cluster(correlated_mmc(5, load=5, order=3), times=3)",
+        "cluster(uncorrelated_mmc(5, load=5, orders=[3, 5]), times=2)",
+        "cluster(cyclic_repetition(6, s=2), uncoded_mmc(4, load=2))",
+        "cluster(lagrange(8, load=4), uncoded(3))",
+    ),
+)
 def cluster(*codes: Code, times: int = 1) -> Code:
     """Independent clusters, each with its own workers and its own share of the data ([A] section III-C).
 
@@ -34,14 +49,21 @@ def cluster(*codes: Code, times: int = 1) -> Code:
         _shifted([code.messages.worker for code in several], workers),
         np.concatenate([code.messages.after for code in several]),
         block_diag([code.messages.coef for code in several], format="csr"),
-        bits=np.concatenate([code.messages.bits for code in several]),
+        codec=_joined_codecs(several),
     )
     inside = ", ".join(code.name for code in codes) + (f", times={times}" if times > 1 else "")
     _require_one_block("cluster", several)
-    how = {"data": _data(several), "quantizer": common_quantizer("cluster", several)}
-    return Code(f"cluster({inside})", sum(c.n for c in several), tasks, messages, _decoder(several), **how)
+    return Code(f"cluster({inside})", sum(c.n for c in several), tasks, messages, _decoder(several), data=_data(several))
 
 
+@scheme(
+    "join",
+    "stack(uncoded(12), fractional_repetition(12, s=2), shares=[0.5, 0.5])",
+    sent="the messages of code 1 on share 1 of the data,  then those of code 2 on share 2, ...,  from the same workers",
+    decoded="g = g_1 + g_2 + ...,  each decoded by its code",
+    papers=(),
+    tried=("stack(uncoded(6), cyclic_repetition(6, s=2), shares=[0.25, 0.75])",),
+)
 def stack(*codes: Code, shares: Sequence[float] | None = None) -> Code:
     """The same workers run several codes one after the other, each on its own share of the data.
 
@@ -55,10 +77,17 @@ def stack(*codes: Code, shares: Sequence[float] | None = None) -> Code:
     coef = block_diag([code.messages.coef for code in codes], format="csr")
     given = "" if shares is None else f", shares={[float(share) for share in shares]}"
     name = f"stack({', '.join(code.name for code in codes)}{given})"
-    how = {"data": _data(codes), "quantizer": common_quantizer("stack", codes)}
-    return Code(name, codes[0].n, tasks, _one_after_another(codes, coef), _decoder(codes), **how)
+    return Code(name, codes[0].n, tasks, _one_after_another(codes, coef), _decoder(codes), data=_data(codes))
 
 
+@scheme(
+    "join",
+    "blocks([1, 1], cyclic_repetition(12, s=1), cyclic_repetition(12, s=3))",
+    sent="the messages of code b hold the coordinates of block b only;  a worker does block 0, then block 1, ...",
+    decoded="g = (g[block 0], g[block 1], ...),  each decoded by its code",
+    papers=("wang2021optimization",),
+    tried=("blocks([1, 3, 2], uncoded(6), cyclic_repetition(6, s=2), cyclic_repetition(6, s=4))",),
+)
 def blocks(sizes: Sequence[float], *codes: Code, work: Sequence[float] | None = None) -> Code:
     """Different codes for different blocks of coordinates, on the same workers and data ([B]).
 
@@ -87,9 +116,9 @@ def blocks(sizes: Sequence[float], *codes: Code, work: Sequence[float] | None = 
     coef = vstack([code.messages.coef for code in used], format="csr")
     messages = _one_after_another(used, coef, block=_shifted([code.messages.block for code in used], first))
     covered = tuple(fraction * size for code, fraction, _ in kept for size in code.blocks)
-    name = f"blocks({_numbers(sizes)}, {', '.join(code.name for code in codes)}{f', work={_numbers(work)}' if work else ''})"
-    quantizer = common_quantizer("blocks", used)
-    return Code(name, codes[0].n, tasks, messages, _decoder(used), blocks=covered, quantizer=quantizer)
+    given = "" if work is None else f", work={_numbers(work)}"
+    name = f"blocks({_numbers(sizes)}, {', '.join(code.name for code in codes)}{given})"
+    return Code(name, codes[0].n, tasks, messages, _decoder(used), blocks=covered)
 
 
 def _join_tasks(
@@ -116,8 +145,11 @@ def _one_after_another(codes: Sequence[Code], coef: Any, block: Any = 0) -> Mess
         after.append(code.messages.after + queued[code.messages.worker])
         queued = queued + np.bincount(code.tasks.worker, minlength=code.n)
     worker = np.concatenate([code.messages.worker for code in codes])
-    bits = np.concatenate([code.messages.bits for code in codes])
-    return Messages(worker, np.concatenate(after), coef, block=block, bits=bits)
+    return Messages(worker, np.concatenate(after), coef, block=block, codec=_joined_codecs(codes))
+
+
+def _joined_codecs(codes: Sequence[Code]) -> tuple[Codec, ...]:
+    return tuple(chain.from_iterable(code.messages.codec for code in codes))
 
 
 def _decoder(codes: Sequence[Code]) -> Any:
@@ -158,6 +190,9 @@ def _require_codes(scheme: str, codes: Sequence[Any]) -> None:
     wrong = [code for code in codes if not isinstance(code, Code)]
     if wrong or not codes:
         raise Invalid(f"{scheme} needs at least one code, such as cyclic_repetition(10, s=2), but got {wrong or 'none'}.")
+    mixed = [code.name for code in codes if code.messages.mixes > 1]
+    if mixed:
+        raise Invalid(f"{scheme} joins codes whose messages are of one block each, but those of {mixed[0]} mix blocks.")
 
 
 def _require_same_workers(scheme: str, codes: Sequence[Code]) -> None:

@@ -10,11 +10,24 @@ from numpy.typing import NDArray
 from ..checks import require_count, require_load
 from ..scheme.code import Code, Messages
 from ..scheme.decoders import Span
+from ..scheme.names import seeded
 from ..scheme.rule import Need
 from .cyclic_repetition import Construction, cyclic_matrix
+from .facts import scheme
 from .shared import cyclic_tasks
 
 
+@scheme(
+    "several",
+    "correlated_mmc(12, load=3, order=2)",
+    sent="m_{i,t} = c_{i+t},  c_a = Σ_{u=0..order-1} B[a, a+u] g_{a+u}  (mod n),  t = 0, ..., load - order",
+    decoded="g = Σ_{a∈A} w_a c_a,  where  Σ_{a∈A} w_a B[a, :] = (1, ..., 1);  any n - order + 1 distinct c_a do",
+    papers=("ozfatura2019gradient",),
+    tried=(
+        "correlated_mmc(6, load=3, order=2)",
+        "correlated_mmc(10, load=10, order=6)",
+    ),
+)
 def correlated_mmc(n: int, load: int, order: int, construction: Construction | None = None, seed: int = 0) -> Code:
     """From its order-th task on, a worker sends after every task a combination of its latest `order` partial gradients.
 
@@ -32,10 +45,19 @@ def correlated_mmc(n: int, load: int, order: int, construction: Construction | N
     matrix = cyclic_matrix(n, order - 1, construction, seed)
     messages = Messages(worker, order + step, matrix[number])
     rule = Need(n - order + 1, tuple(_copies(number, a) for a in range(n)))
-    name = f"correlated_mmc({n}, load={load}, order={order})"
+    chosen = (f", construction={construction!r}" if construction else "") + seeded(seed)
+    name = f"correlated_mmc({n}, load={load}, order={order}{chosen})"
     return Code(name, n, cyclic_tasks(n, load), messages, Span(messages.coef, rule))
 
 
+@scheme(
+    "several",
+    "uncoded_mmc(12, load=3)",
+    sent="m_{i,t} = g_{i+t}  (mod n),  t = 0, ..., load - 1",
+    decoded="g = Σ_j the first copy of g_j",
+    papers=("ozfatura2019gradient",),
+    tried=("uncoded_mmc(12, load=4)",),
+)
 def uncoded_mmc(n: int, load: int) -> Code:
     """Workers send every partial gradient as it is computed; the master needs each partition once. [A] calls it UC-MMC.
 

@@ -11,12 +11,24 @@ from ..checks import require_count
 from ..errors import Invalid
 from ..scheme.code import Code
 from .approximate import Probabilities, listed, require_decode, require_probabilities, table_code
+from .facts import scheme
 from .optimal_decoding import regular_graph, require_graph
 
 TRIES = 16
 """Random graphs of which `expander` keeps the one that expands most."""
 
 
+@scheme(
+    "approximate",
+    "expander(12, degree=3)",
+    sent="m_i = Σ_{j adjacent to i} g_j / degree,  in a regular graph that expands well",
+    decoded="as optimal_decoding;  with p,  ĝ = Σ_{i∈A} m_i / (1 - p_i)",
+    papers=("raviv2018gradient",),
+    tried=(
+        "expander(10, degree=3)",
+        "expander(10, degree=3, decode='one_step')",
+    ),
+)
 def expander(
     n: int,
     degree: int,

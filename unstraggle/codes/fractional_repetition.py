@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from ..checks import require_stragglers
 from ..errors import Invalid
 from ..scheme.code import Code
-from ..scheme.rule import Need
 from .combine import cluster
-from .shared import cyclic_tasks, one_message
+from .facts import scheme
+from .shared import repeated
 
 
+@scheme(
+    "one",
+    "fractional_repetition(12, s=2)",
+    sent="m_i = Σ_{j∈G(i)} g_j,  G(i) = the s + 1 partitions of group ⌊i / (s + 1)⌋",
+    decoded="g = Σ over groups of the first m_i of the group",
+    papers=("tandon2017gradient",),
+    tried=("fractional_repetition(12, s=3)",),
+)
 def fractional_repetition(n: int, s: int) -> Code:
     """Groups of s + 1 workers hold the same s + 1 partitions and send their plain sum; the first of each group counts.
 
@@ -32,5 +38,4 @@ def fractional_repetition(n: int, s: int) -> Code:
             f"fractional_repetition needs s + 1 to divide n, but got n={n}, s={s}. "
             f"Use s={low} or s={high}, or cyclic_repetition, which takes any s."
         )
-    group = one_message("group", cyclic_tasks(s + 1, s + 1), np.ones((s + 1, s + 1)), Need(1, tuple(range(s + 1))))
-    return replace(cluster(group, times=n // (s + 1)), name=f"fractional_repetition({n}, s={s})")
+    return replace(cluster(repeated(s + 1), times=n // (s + 1)), name=f"fractional_repetition({n}, s={s})")

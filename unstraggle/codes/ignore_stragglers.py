@@ -6,8 +6,20 @@ from scipy.sparse import eye_array
 
 from ..scheme.code import Code
 from .approximate import Probabilities, listed, require_probabilities, require_size, table_code
+from .facts import scheme
 
 
+@scheme(
+    "approximate",
+    "ignore_stragglers(12, p={p})",
+    sent="m_i = g_i",
+    decoded="ĝ = Σ_{i∈A} m_i / (1 - p_i);  without p,  ĝ = Σ_{i∈A} m_i",
+    papers=("chen2016revisiting",),
+    tried=(
+        "ignore_stragglers(6)",
+        "ignore_stragglers(4, p=[0.1, 0.2, 0.3, 0.4])",
+    ),
+)
 def ignore_stragglers(n: int, p: Probabilities | None = None) -> Code:
     """Every worker sends its own partial gradient; what arrives by the deadline is added up ([C] baseline IS-SGD).
 

@@ -11,11 +11,26 @@ from ..checks import require_load
 from ..scheme.code import Code, Messages, Tasks
 from ..scheme.decoders import Span
 from ..scheme.rule import Need
+from .facts import scheme
 
 INSIDE = 0.97
 """The data stand at Chebyshev points shrunk by this factor, which keeps them between the workers' points."""
 
 
+@scheme(
+    "one",
+    "lagrange(12, load=3)",
+    sent="worker i holds X̃_{i,r} = u_r(x_i),  u_r the polynomial through u_r(y_c) = X_{rb+c},  b = ⌈n / load⌉\n"
+    "m_i = Σ_r gradient on X̃_{i,r} = h(x_i),  deg h = 2 (b - 1)",
+    decoded="g = Σ_c h(y_c),  h interpolated from any 2 b - 1 messages",
+    papers=("li2018polynomially",),
+    tried=(
+        "lagrange(12, load=4)",
+        "lagrange(10, load=3)",
+    ),
+    limit="least squares only",
+    note="It encodes the data, so that it works for least squares only.",
+)
 def lagrange(n: int, load: int) -> Code:
     """Workers hold `load` encoded partitions and send one message; any 2 ceil(n / load) - 1 of them give the gradient.
 

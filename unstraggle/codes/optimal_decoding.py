@@ -1,4 +1,4 @@
-"""Graph codes with optimal decoding (Raviv et al. 2018, Glasgow & Wootters 2021): workers are vertices of a regular graph."""
+"""A random regular assignment with optimal decoding: workers are vertices of a regular graph and hold their neighbours."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ..checks import require_count
 from ..errors import Invalid
 from ..scheme.code import Code
 from .approximate import table_code
+from .facts import scheme
 
 SWITCHES = 10
 """Attempted switches an edge: enough to forget the graph that the random one starts from."""
@@ -19,12 +20,21 @@ LARGEST = 2000
 """Workers of a graph code: a survivor set costs O(n^3) to decode."""
 
 
+@scheme(
+    "approximate",
+    "optimal_decoding(12, degree=3)",
+    sent="m_i = Σ_{j adjacent to i} g_j,  in a regular graph",
+    decoded="ĝ = Σ_{i∈A} a_i m_i,  where a minimises  |Σ_{i∈A} a_i B[i, :] - (1, ..., 1)|",
+    papers=("raviv2018gradient", "charles2017approximate"),
+    tried=("optimal_decoding(10, degree=3)",),
+)
 def optimal_decoding(n: int, degree: int, seed: int | None = 0) -> Code:
     """Worker i adds up the partitions of its neighbours in a random regular graph; the master decodes by least squares.
 
     degree: partitions a worker, and workers a partition; n * degree must be even. seed=None takes the circulant graph (for
     degree 2 the cycle). The estimate is the closest one to the sum for the set that arrived, but it is biased, and a set costs
-    O(n^3) to decode: use `optimally_structured` where p is known.
+    O(n^3) to decode: use `optimally_structured` where p is known. Raviv et al. assign by graphs in this way, Charles et al.
+    decode so. In the scheme of Glasgow and Wootters workers are edges: `graph_assignment`, which errs less for the same work.
 
     >>> code = optimal_decoding(10, degree=3)
     >>> code.messages.coef.sum(axis=0).tolist() == [3.0] * 10

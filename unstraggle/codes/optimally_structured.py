@@ -22,6 +22,7 @@ from .approximate import (
     row_sums,
     table_code,
 )
+from .facts import scheme
 from .quantized import Model, require_bits, require_dim, variances, with_bits
 
 NAME = "optimally_structured"
@@ -36,6 +37,19 @@ Construction = Literal["overlap", "split"]
 Assigned = tuple[NDArray[np.int64], int, int]
 
 
+@scheme(
+    "approximate",
+    "optimally_structured({p})",
+    sent="m_i = Σ_j W_ij g_j / (1 - p_i),  Σ_i W_ij = 1,  Σ_j W_ij = k / (δ_i Δ),\n"
+    "δ_i = (p_i + gamma ω_i) / (1 - p_i),  Δ = Σ_i 1 / δ_i,  ω_i = 0 without a quantiser",
+    decoded="ĝ = Σ_{i∈A} m_i",
+    papers=("song2025approximate", "song2026communication"),
+    tried=(
+        "optimally_structured([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])",
+        "optimally_structured([0.1, 0.2, 0.3], k=4, bits=[8, 4, 2], dim=1000, omega='qsgd', bucket=512)",
+    ),
+    note="For equal workers, as in the picture on the right, it is `ignore_stragglers` with p. Use it where they differ.",
+)
 def optimally_structured(
     p: Sequence[float] | NDArray[np.float64],
     k: int | None = None,

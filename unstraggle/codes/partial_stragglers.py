@@ -8,11 +8,22 @@ from dataclasses import replace
 from ..checks import require_stragglers
 from ..errors import Invalid
 from ..scheme.code import Code
+from ..scheme.names import number
 from .combine import stack
 from .cyclic_repetition import cyclic_repetition
+from .facts import scheme
 from .uncoded import uncoded
 
 
+@scheme(
+    "one",
+    "partial_stragglers(12, s=2, slowdown=4)",
+    sent="m_i = g_i of an uncoded share u = (s + 1) / (s + slowdown) of the data,\n"
+    "then m'_i = Σ_{t=0..s} B[i, i+t] g'_{i+t} of the rest",
+    decoded="g = Σ_i m_i (from all) + Σ_{i∈A} a_i m'_i (from any n - s)",
+    papers=("tandon2017gradient",),
+    tried=("partial_stragglers(10, s=2, slowdown=4)",),
+)
 def partial_stragglers(n: int, s: int, slowdown: float) -> Code:
     """Every worker first computes an uncoded share, needed from all, then a coded one, needed from n - s.
 
@@ -30,4 +41,4 @@ def partial_stragglers(n: int, s: int, slowdown: float) -> Code:
         )
     plain = (s + 1) / (s + slowdown)
     code = stack(uncoded(n), cyclic_repetition(n, s), shares=(plain, 1 - plain))
-    return replace(code, name=f"partial_stragglers({n}, s={s}, slowdown={slowdown:g})")
+    return replace(code, name=f"partial_stragglers({n}, s={s}, slowdown={number(slowdown)})")

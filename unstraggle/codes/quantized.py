@@ -1,8 +1,8 @@
-"""What codes with quantised messages share: numbers of bits, the quantisers' variances, and tables with bits."""
+"""What codes with quantised messages share: numbers of bits, the quantisers' variances, and tables with codecs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..checks import require_count
 from ..errors import Invalid
-from ..scheme.code import FULL_BITS, Code, Messages
+from ..quantizers.base import Codec
+from ..quantizers.bits import of_bits
+from ..scheme.code import FULL_BITS, Code
 
 Model = Literal["paper", "qsgd"]
 
@@ -44,34 +46,36 @@ def variances(bits: NDArray[np.int64], dim: ArrayLike, bucket: int | None, model
     >>> variances(np.array([2, 4, 32]), 1000, None, "paper").round(3)
     array([250.   ,   5.102,   0.   ])
     """
-    from ..quantizers import QSGD, of_bits  # numba: not for those who never quantise
-
-    like = QSGD(bucket=bucket)
     pairs = list(zip(*(column.tolist() for column in np.broadcast_arrays(bits, dim)), strict=True))
-    known = {(b, d): of_bits(b, like).omega(d, model) for b, d in set(pairs)}
+    known = {(b, d): of_bits(b, bucket).omega(d, model) for b, d in set(pairs)}
     return np.array([known[pair] for pair in pairs])
 
 
 def with_bits(code: Code, bits: NDArray[np.int64], bucket: int | None = None) -> Code:
-    """The same code with so many bits a coordinate of each message, (M,), and the quantiser that makes them."""
-    from ..quantizers import QSGD
+    """The same code with so many bits a coordinate of each message, (M,)."""
+    codecs = {number: of_bits(number, bucket) for number in set(bits.tolist())}
+    return with_codecs(code, [codecs[number] for number in bits.tolist()])
 
+
+def with_codecs(code: Code, codec: Codec | Iterable[Codec]) -> Code:
+    """The same code with another codec for its messages, or one for each."""
     table = code.messages
-    messages = Messages(table.worker, table.after, table.coef, table.block, bits)
-    return replace(code, messages=messages, quantizer=None if (bits == FULL_BITS).all() else QSGD(bucket=bucket))
+    return replace(code, messages=table.changed(codec=codec))
+
+
+def per_message(scheme: str, code: Code, codec: Any) -> list[Codec]:
+    """A codec for each message of a code, of one for all, one for each worker or one for each message."""
+    several = [codec] if isinstance(codec, Codec) else list(codec) if isinstance(codec, Iterable) else []
+    sizes = {1: [0] * len(code.messages)} if isinstance(codec, Codec) else {}
+    sizes |= {len(code.messages): list(range(len(code.messages))), code.n: code.messages.worker.tolist()}
+    if len(several) not in sizes or not all(isinstance(each, Codec) for each in several):
+        raise Invalid(
+            f"{scheme} needs a codec such as QSGD(bits=4), or one for each of the {code.n} workers or {len(code.messages)} "
+            f"messages, but got codec={codec!r}."
+        )
+    return [several[at] for at in sizes[len(several)]]
 
 
 def require_dim(scheme: str, dim: Any) -> int:
     """Coordinates of a gradient."""
     return require_count(scheme, "dim", dim, 1, 10**15, "Give the number of coordinates of the gradient.")
-
-
-def common_quantizer(scheme: str, codes: Sequence[Code]) -> Any:
-    """The quantiser of codes that are joined; None where none of them quantises."""
-    found = [code.quantizer for code in codes if code.quantizer is not None]
-    if any(getattr(each, "bucket", None) != getattr(found[0], "bucket", None) for each in found):
-        raise Invalid(
-            f"{scheme} needs codes with the same buckets, but got {', '.join(dict.fromkeys(map(str, found)))}. "
-            f"Join them first: quantize({scheme}(...), bits=[...], bucket=...)."
-        )
-    return found[0] if found else None

@@ -12,9 +12,23 @@ from ..encoders.support import cyclic_mask, require_mask, threshold
 from ..errors import Invalid
 from ..scheme.code import Code, Tasks
 from ..scheme.rule import Need
+from .facts import scheme
 from .shared import one_message
 
 
+@scheme(
+    "one",
+    "reed_solomon(12, s=2)",
+    sent="m_i ∝ F(x_i),  F(x) = Σ_j f_j(x) g_j,  x_i the n-th roots of unity,\n"
+    "f_j(x_i) = 0 where worker i lacks partition j,  f_j(0) = 1",
+    decoded="g = F(0), interpolated from 1 + deg F messages;  deg F = the most workers that lack a partition",
+    papers=("halbawi2018improving",),
+    tried=(
+        "reed_solomon(8, s=3)",
+        "reed_solomon(10, s=3, field='real')",
+        "reed_solomon(mask=[[1, 1, 0], [0, 1, 1], [1, 1, 1], [1, 0, 1]])",
+    ),
+)
 def reed_solomon(
     n: int | None = None, s: int | None = None, *, mask: Any = None, field: Literal["complex", "real"] = "complex"
 ) -> Code:

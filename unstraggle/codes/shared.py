@@ -1,4 +1,4 @@
-"""What the scheme files share: cyclic task queues, and codes with one message a worker."""
+"""What the scheme files share: cyclic task queues, codes with one message a worker, and groups of workers that do the same."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ def cyclic_tasks(n: int, load: int) -> Tasks:
     """Worker i computes partitions i, i + 1, ..., i + load - 1 (mod n), in this order."""
     worker, step = np.divmod(np.arange(n * load), load)
     return Tasks(worker, (worker + step) % n)
+
+
+def repeated(workers: int) -> Code:
+    """A group whose workers all compute the same `workers` partitions and send their sum; the first to finish counts.
+
+    All in the same order, so that the copies of the sum are equal to the bit and the gradient does not depend on who is first.
+
+    >>> repeated(2).tasks.part
+    array([0, 1, 0, 1])
+    """
+    worker, part = np.divmod(np.arange(workers * workers), workers)
+    return one_message("group", Tasks(worker, part), np.ones((workers, workers)), Need(1, tuple(range(workers))))
 
 
 def one_message(name: str, tasks: Tasks, coef: NDArray[Any], rule: Need) -> Code:

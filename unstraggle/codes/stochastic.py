@@ -12,6 +12,7 @@ from ..checks import require_count
 from ..errors import Invalid
 from ..scheme.code import Code
 from .approximate import Probabilities, listed, require_probabilities, require_size, table_code
+from .facts import scheme
 
 Placement = Literal["cyclic", "random", "balanced"]
 
@@ -19,6 +20,17 @@ LARGEST_BALANCED = 64
 """Copies of a partition up to which "balanced" looks for the places of the next one."""
 
 
+@scheme(
+    "approximate",
+    "stochastic(12, p={p}, copies=3, placement='balanced')",
+    sent="m_i = Σ_{j on worker i} g_j / (d_j (1 - p_i)),  d_j = copies of partition j",
+    decoded="ĝ = Σ_{i∈A} m_i",
+    papers=("bitar2020stochastic",),
+    tried=(
+        "stochastic(8, p=0.3)",
+        "stochastic(13, p=0.3, copies=4, placement='balanced')",
+    ),
+)
 def stochastic(n: int, p: Probabilities, copies: Any = 2, placement: Placement = "cyclic", seed: int = 0) -> Code:
     """Partition j lies on d_j workers and counts 1 / (d_j (1 - p_i)) in the message of worker i, so that the sum is unbiased.
 

@@ -12,10 +12,23 @@ from ..encoders.support import threshold
 from ..errors import Invalid
 from ..scheme.code import Code, Messages
 from ..scheme.decoders import Span
+from ..scheme.names import seeded
 from ..scheme.rule import Need
+from .facts import scheme
 from .shared import cyclic_tasks
 
 
+@scheme(
+    "several",
+    "uncorrelated_mmc(12, load=3, orders=[1, 3])",
+    sent="m_{i,q} = Σ_{t<orders[q]} B_q[i, i+t] g_{i+t}  (mod n),  after orders[q] tasks",
+    decoded="g = Σ of weights times messages, as for cyclic_repetition;  any n len(orders) - Σ orders + 1 messages do",
+    papers=("ozfatura2019gradient",),
+    tried=(
+        "uncorrelated_mmc(6, load=3, orders=[2, 3])",
+        "uncorrelated_mmc(10, load=10, orders=[6, 8, 10])",
+    ),
+)
 def uncorrelated_mmc(n: int, load: int, orders: Sequence[int], seed: int = 0) -> Code:
     """After its orders[q]-th task a worker sends a combination of all its partial gradients so far, for every q.
 
@@ -31,7 +44,7 @@ def uncorrelated_mmc(n: int, load: int, orders: Sequence[int], seed: int = 0) ->
     mask = (np.arange(n)[None, :] - worker[:, None]) % n < after[:, None]
     messages = Messages(worker, after, null_space(mask, seed))
     rule = Need(threshold(mask), tuple(range(len(mask))))
-    name = f"uncorrelated_mmc({n}, load={load}, orders={list(steps)})"
+    name = f"uncorrelated_mmc({n}, load={load}, orders={list(steps)}{seeded(seed)})"
     return Code(name, n, cyclic_tasks(n, load), messages, Span(messages.coef, rule))
 
 

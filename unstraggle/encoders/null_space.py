@@ -23,7 +23,7 @@ def null_space(mask: NDArray[np.bool_], seed: int = 0, tries: int = 12) -> NDArr
     over random and contiguous survivor sets is least is kept, which makes the code usable at n = 100 and beyond.
     """
     rng = np.random.default_rng(seed)
-    missing = _missing_sets(len(mask), len(mask) - threshold(mask), rng)
+    missing = missing_sets(len(mask), len(mask) - threshold(mask), rng)
     draws = (_draw(mask, rng) for _ in range(tries))
     return min(draws, key=lambda draw: _worst_gain(draw, missing))[0]
 
@@ -51,7 +51,7 @@ def _project_out(basis: NDArray[np.float64], vector: NDArray[np.float64]) -> NDA
     return vector
 
 
-def _missing_sets(size: int, missing: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def missing_sets(size: int, missing: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """(sets, missing) rows that do not arrive."""
     if comb(size, missing) <= ALL_SETS:
         return np.array(list(combinations(range(size), missing)), dtype=np.int64)

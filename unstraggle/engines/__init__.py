@@ -16,7 +16,7 @@ from ..runtime.message import Incoming, Message, Order, WorkerFailed
 from ..runtime.roster import Roster
 from ..runtime.serve import Abandoned, Job, Share, run, share_of
 from ..scheme.program import Outgoing
-from .base import Engine, prepared
+from .base import Engine, Processes, prepared
 
 if TYPE_CHECKING:
     from .chaos import Chaos
@@ -41,6 +41,7 @@ __all__ = [
     "Message",
     "Order",
     "Outgoing",
+    "Processes",
     "Ray",
     "Roster",
     "Share",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..errors import Invalid
 from ..runtime.message import Incoming, Order
@@ -46,18 +46,34 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class Processes(Protocol):
+    """An engine whose workers are processes of this machine: `Chaos` can kill and pause them."""
+
+    def pid(self, worker: int) -> int | None:
+        """The process of a worker; None while it has none."""
+        ...
+
+
 def prepared(problem: Any, code: Code) -> Problem:
     """The problem that a code's workers compute: with encoded partitions where the code wants them, and checked."""
     if code.data is not None:
-        if not hasattr(problem, "encode"):
+        from ..problems.base import Encodes  # here: workers start without it
+
+        if not isinstance(problem, Encodes):
             raise Invalid(
                 f"{code.name} computes on encoded data, which needs a problem with encode(matrix), such as LeastSquares, "
                 f"but got {type(problem).__name__}. Use a code for partial gradients, such as correlated_mmc."
             )
-        return problem.encode(code.data)  # type: ignore[no-any-return]
+        return problem.encode(code.data)
     if problem.k != code.k:
         raise Invalid(
             f"{code.name} has k={code.k} partitions, but the problem has {problem.k}. "
             f"Split the data into {code.k} partitions (of the sizes code.shares)."
+        )
+    if problem.dim % code.messages.mixes:
+        raise Invalid(
+            f"{code.name} mixes {code.messages.mixes} equal blocks of the gradient, but got dim={problem.dim}, which does not "
+            f"divide. Add {-problem.dim % code.messages.mixes} parameters that nothing uses, or take another number of blocks."
         )
     return problem  # type: ignore[no-any-return]

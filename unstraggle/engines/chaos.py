@@ -18,9 +18,9 @@ from ..problems.base import Problem
 from ..randomness import Seed, generator
 from ..runtime import frame
 from ..runtime.message import Incoming, Message, Order
-from ..scheme.arrivals import Latency, checked
+from ..scheme.arrivals import Latency, Resumes, checked
 from ..scheme.code import Code
-from .base import Engine
+from .base import Engine, Processes
 
 
 class Chaos:
@@ -57,7 +57,7 @@ class Chaos:
         for name, value in chances.items():
             if not 0 <= value <= 1:
                 raise Invalid(f"Chaos needs a probability {name} between 0 and 1, but got {value}.")
-        if (kill or pause) and not hasattr(engine, "pid"):
+        if (kill or pause) and not isinstance(engine, Processes):
             raise Invalid(f"Chaos can kill and pause only processes, which {type(engine).__name__} does not have. Use Local.")
         self.engine, self._chances, self._latency = engine, chances, latency
         self._hold_seconds, self._pause_seconds, self._within = hold_seconds, pause_seconds, within
@@ -116,7 +116,7 @@ class Chaos:
         if self._latency is None:
             return None
         model: Any = self._latency
-        if round and hasattr(model, "from_round"):
+        if round and isinstance(model, Resumes):
             model = model.from_round(round)
         return np.asarray(checked(model.sample(self._code, 1, self._draws), model)[0])
 

@@ -21,6 +21,7 @@ from ..runtime.message import Bytes, Incoming, Message, Order
 from ..runtime.payload import payload_sizes
 from ..runtime.roster import Roster
 from ..scheme.code import Code
+from ..scheme.program import packed
 from . import wire
 from .wire import Head, Link
 
@@ -102,7 +103,8 @@ class Hub:
         step = wire.STEP.pack(order.step, self.origin)
         for worker in workers:
             delays = self.delays(order, worker)
-            parts = step, b"" if delays is None else delays.tobytes(), params
+            program = b"" if order.code is None else packed(order.code.program(worker))
+            parts = step, b"" if delays is None else delays.tobytes(), params, program
             head = wire.head(wire.ORDER, 0 if delays is None else len(delays), order.round, sum(map(len, parts)))
             self._tell(self.seats[worker].link, head, *parts, newest=True)
 

@@ -21,12 +21,13 @@ from ..runtime.events import Lost
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.roster import Roster
 from ..scheme.code import Code
+from ..scheme.program import packed
 from .base import prepared
 from .environment import thread_limits
 from .local_start import FAREWELL, Born, Cradle, end_all, forget, own_modules, places
 from .local_worker import FAILED, NOTE, ORDER, READY, SENT
 from .nursery import Nursery
-from .shared import Area, Board
+from .shared import PROGRAM, Area, Board
 from .starter import Starter
 
 log = logging.getLogger("unstraggle")
@@ -115,16 +116,25 @@ class Local:
         if order.round != self._round:
             self._round, self._origin = order.round, time.monotonic()
             self._roster.begin(self._origin)
+            self._board.round[0] = order.round  # before what stands on its side: who reads that knows when it is overwritten
             self._params[side] = order.params
-            self._board.round[0] = order.round
         if order.delays is not None:
             self._board.delays[side] = order.delays
-        record = ORDER.pack(order.round, order.step, self._origin, order.delays is not None)
+        record = ORDER.pack(order.round, order.step, self._origin, order.delays is not None, 0)
         is_ready = self._roster.is_ready
         for worker in range(self._code.n) if order.workers is None else order.workers:
             self._board.cancelled[worker] = order.round - 1
             if is_ready(worker):
-                self._tell(self._seats[worker], record)
+                self._tell(self._seats[worker], record if order.code is None else self._with_program(order, worker))
+
+    def _with_program(self, order: Order, worker: int) -> bytes:
+        """An order whose program stands on the board."""
+        assert order.code is not None
+        data = packed(order.code.program(worker))
+        if len(data) > PROGRAM:
+            raise Invalid(f"A program that changes has at most {PROGRAM} bytes, but that of worker {worker} has {len(data)}.")
+        self._board.programs[order.round % 2, worker, : len(data)] = np.frombuffer(data, np.uint8)
+        return ORDER.pack(order.round, order.step, self._origin, order.delays is not None, len(data))
 
     def next(self, until: float | None) -> list[Incoming]:
         pause = self._roster.pause

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from ..runtime import frame
 from ..runtime.serve import Abandoned, Job, Share, Times, run
-from ..scheme.program import Outgoing
+from ..scheme.program import Outgoing, unpacked
 from .lifeline import end_with
 from .shared import Area, Board, Fd
 
-ORDER = struct.Struct("<qqd?7x")
-"""round, step, when it began on the monotonic clock, whether there are delays."""
+ORDER = struct.Struct("<qqd?3xI")
+"""round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own."""
 
 NOTE = struct.Struct("<IIqI4x")
 """kind, worker, round, message: shorter than PIPE_BUF, so that notes of different workers never mix."""
@@ -97,10 +97,16 @@ class Worker:
         size = os.readv(self._orders, self._mail)
         if not size:
             return None
-        number, step, origin, delayed = ORDER.unpack_from(self._mail[0], size - ORDER.size)
+        number, step, origin, delayed, program = ORDER.unpack_from(self._mail[0], size - ORDER.size)
         self._round = number
         delays = self._board.delays[number % 2, self._mine] if delayed else None
-        return Job(number, step, self._params[number % 2], origin, delays)
+        job = Job(number, step, self._params[number % 2], origin, delays)
+        if program:
+            data = self._board.programs[number % 2, self.number, :program].tobytes()
+            if self._newest[0] > number + 1:  # two rounds late: the bytes may be of another one by now
+                return self.next_job()
+            job.program = unpacked(data)
+        return job
 
     def stopped(self) -> bool:
         return self._newest[0] != self._round or self._cancelled[self.number] >= self._round

@@ -16,9 +16,11 @@ import numpy as np
 
 from ..runtime.message import Bytes, Order
 from ..runtime.serve import Job, Share
+from ..scheme.program import packed, unpacked
 
 HEAD = struct.Struct("<qqdqq")
-"""round, step, when it began on the master's clock, delays, bytes of the parameters; then delays (float64), then parameters."""
+"""round, step, when it began on the master's clock, delays, bytes of the parameters; then delays (float64), then parameters,
+then, where the code changes, the programs of all workers, a line each."""
 NUMBER = struct.Struct("<q")
 PING_TIMES = struct.Struct("<dd")
 """When the worker asked, on its clock; when the master answered, on its own."""
@@ -33,11 +35,13 @@ def pack_order(order: Order, origin: float) -> Bytes:
     """An order for all workers: a copy, so that the caller may change its parameters while they are on their way."""
     delays = np.empty(0) if order.delays is None else np.ascontiguousarray(order.delays, "<f8")
     params = np.ascontiguousarray(order.params).view(np.uint8)
-    start = HEAD.size + delays.nbytes
-    data = np.empty(start + params.nbytes, np.uint8)
+    programs = b"" if order.code is None else b"\n".join(packed(order.code.program(w)) for w in range(order.code.n))
+    start, end = HEAD.size + delays.nbytes, HEAD.size + delays.nbytes + params.nbytes
+    data = np.empty(end + len(programs), np.uint8)
     HEAD.pack_into(data.data, 0, order.round, order.step, origin, len(delays), params.nbytes)
     data[HEAD.size : start] = delays.view(np.uint8)
-    data[start:] = params
+    data[start:end] = params
+    data[end:] = np.frombuffer(programs, np.uint8)
     return data
 
 
@@ -49,7 +53,9 @@ def read_order(data: Bytes, share: Share, offset: float) -> Job:
     delays = data[HEAD.size : start].view("<f8")[mine] if count else None
     params = data[start : start + size].view(share.problem.dtype)
     params.flags.writeable = False
-    return Job(round, step, params, origin + offset, delays)
+    programs = data[start + size :].tobytes()
+    program = unpacked(programs.split(b"\n")[share.worker]) if programs else None
+    return Job(round, step, params, origin + offset, delays, program)
 
 
 def round_of(data: Bytes) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..blocks import block_slices
 from ..errors import Invalid, UnstraggleError
-from ..problems.base import Problem
+from ..problems.base import Problem, Restricts, Shares
 from ..runtime.message import Incoming, Order
 from ..runtime.payload import number_type
 from ..runtime.serve import cut
@@ -162,7 +162,7 @@ class Ray:
 
         In the starter's thread, since pickling takes its time."""
         program = self._code.program(worker)
-        if not (hasattr(self.problem, "only") or hasattr(self.problem, "share")) and self._whole is None:
+        if not isinstance(self.problem, Restricts | Shares) and self._whole is None:
             self._whole = load().put(self.problem)
         share = cut(self.problem, program) if self._whole is None else self._whole
         slices = tuple(block_slices(self.problem.dim, self._code.blocks))
@@ -201,7 +201,7 @@ class Ray:
 
     def _stores(self, order: Order) -> bool:
         """Whether parameters go by the object store. Not when a round is given again: only a connection keeps the sequence."""
-        return order.params.nbytes >= STORE and order.workers is None
+        return order.params.nbytes >= STORE and order.workers is None and order.code is None
 
     def _order_by_ray(self, order: Order, workers: Iterable[int]) -> None:
         stored = load().put(order.params)

@@ -20,8 +20,9 @@ from ..problems.base import Problem
 from ..runtime import frame
 from ..runtime.message import Bytes
 from ..runtime.serve import Abandoned, Job, Share, Times, run
-from ..scheme.program import Outgoing, Program
+from ..scheme.program import Outgoing, Program, unpacked
 from . import wire
+from .shared import PROGRAM
 
 CONNECT = 30.0
 """Seconds for the connection to the master."""
@@ -123,7 +124,9 @@ class Worker:
     def _room(self, what: wire.Head) -> Bytes:
         """The place for what follows, which is as large as it must be."""
         known = {wire.PING: 0, wire.CANCEL: 0, wire.ORDER: wire.STEP.size + 8 * what.number + self._post.bytes}
-        if known.get(what.kind) != what.size or what.number not in (0, self._post.messages):
+        more = PROGRAM if what.kind == wire.ORDER else 0
+        fits = known.get(what.kind, -1) <= what.size <= known.get(what.kind, -1) + more
+        if what.kind not in known or not fits or what.number not in (0, self._post.messages):
             raise Invalid(
                 f"The master sent a record of kind {what.kind} and {what.size} bytes. Use the same release everywhere."
             )
@@ -146,9 +149,11 @@ class Worker:
         step, origin = wire.STEP.unpack_from(body.data)
         cut = wire.STEP.size + 8 * what.number
         delays = body[wire.STEP.size : cut].view(np.float64) if what.number else None
-        params = body[cut:].view(self._post.param_type)
+        end = cut + self._post.bytes
+        params = body[cut:end].view(self._post.param_type)
         params.flags.writeable = False
-        return Job(what.round, step, params, origin + self._skew(), delays)
+        program = unpacked(body[end:].tobytes()) if len(body) > end else None
+        return Job(what.round, step, params, origin + self._skew(), delays, program)
 
     def _accept(self, job: Job) -> None:
         """The newest order counts: who lags behind skips rounds."""

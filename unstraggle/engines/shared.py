@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from itertools import pairwise
 from multiprocessing.reduction import DupFd
 from typing import Any
@@ -14,6 +13,8 @@ from numpy.typing import NDArray
 
 REPORT = 4096
 """Bytes for the traceback of a worker."""
+PROGRAM = 1 << 18
+"""Bytes for the program of a worker in a round, where it changes; they take no memory where it does not."""
 
 
 class Fd:
@@ -55,12 +56,7 @@ def _attached(size: int, fd: Fd) -> Area:
 
 
 def _anonymous_file(size: int) -> int:
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("unstraggle", os.MFD_CLOEXEC)
-    else:
-        file, path = tempfile.mkstemp(prefix="unstraggle-")
-        os.unlink(path)
-        fd = file
+    fd = os.memfd_create("unstraggle", os.MFD_CLOEXEC)
     os.ftruncate(fd, size)
     return fd
 
@@ -69,19 +65,21 @@ class Board:
     """What master and workers tell each other by storing it: a worker looks between two tasks.
 
     round: (1,) the newest. cancelled, beats: (n,) newest cancelled round and last sign of life of each worker.
-    delays: (2, messages) by parity of the round. whole: (messages,) the round whose payload stands whole in a message's slot.
+    delays: (2, messages), programs: (2, n, bytes), both by parity of the round. whole: (messages,) the round whose payload
+    stands whole in a message's slot.
     """
 
     def __init__(self, memory: NDArray[np.uint8], n: int, messages: int) -> None:
-        cuts = np.cumsum([0, 8, 8 * n, 8 * n, 16 * messages, 8 * messages, REPORT * n])
+        cuts = np.cumsum([0, 8, 8 * n, 8 * n, 16 * messages, 8 * messages, REPORT * n, 2 * PROGRAM * n])
         pieces = [memory[a:b] for a, b in pairwise(cuts.tolist())]
         self.round, self.cancelled = pieces[0].view(np.int64), pieces[1].view(np.int64)
         self.beats, self.delays = pieces[2].view(np.float64), pieces[3].view(np.float64).reshape(2, messages)
         self.whole, self._reports = pieces[4].view(np.int64), pieces[5].reshape(n, REPORT)
+        self.programs = pieces[6].reshape(2, n, PROGRAM)
 
     @staticmethod
     def size(n: int, messages: int) -> int:
-        return 8 + 16 * n + 24 * messages + REPORT * n
+        return 8 + 16 * n + 24 * messages + REPORT * n + 2 * PROGRAM * n
 
     def write_report(self, worker: int, text: str) -> None:
         """The end of a traceback, which says most."""

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from ..blocks import block_slices
 from ..errors import Invalid
-from ..problems.base import Problem
+from ..problems.base import ComputesAll, Problem
 from ..randomness import Seed, generator
 from ..runtime.events import Dropped, Failed
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.payload import number_type, pack
 from ..runtime.worker import encode
-from ..scheme.arrivals import Latency, checked
+from ..scheme.arrivals import Latency, Resumes, checked
 from ..scheme.code import Code
 from ..scheme.program import Outgoing
 from .base import prepared
@@ -41,13 +41,20 @@ class Virtual:
         if self._opened:
             raise Invalid("An engine serves one code. Make another for the next code.")
         self.problem = prepared(self.problem, code)
-        self._code, self._opened = code, True
+        self._placement, self._opened = code, True
         self._slices = block_slices(self.problem.dim, code.blocks)
-        self._numbers = number_type(code, np.dtype(self.problem.dtype))
+        self._take_up(code)
+
+    def _take_up(self, code: Code) -> None:
+        """The code of a round, which may be another one each time."""
+        self._code, self._numbers = code, number_type(code, np.dtype(self.problem.dtype))
         self._outgoing = [message for worker in range(code.n) for message in code.program(worker).messages]
         self._outgoing.sort(key=lambda message: message.index)
 
     def start(self, order: Order) -> None:
+        code = order.code or self._placement
+        if code is not self._code:
+            self._take_up(code)
         times = order.delays if order.delays is not None else self._draw(order.round)
         if order.round != self._round:
             self._clock, self._round = 0.0, order.round
@@ -98,7 +105,7 @@ class Virtual:
 
     def _draw(self, round: int) -> NDArray[np.float64]:
         model: Any = self._latency
-        if round and hasattr(model, "from_round"):
+        if round and isinstance(model, Resumes):
             model = model.from_round(round)
         return np.asarray(checked(model.sample(self._code, 1, self._rng), model)[0])
 
@@ -108,7 +115,7 @@ class Virtual:
         if worker in self._silent:
             return
         try:
-            payload, checksum = pack(message, self._payload(message), self._round, self._numbers)
+            payload, checksum = pack(message, self._payload(message), self._order.step, self._numbers)
         except Exception:
             self._silent.add(worker)
             yield Failed(worker, self._clock, self._round, traceback.format_exc())
@@ -117,12 +124,12 @@ class Virtual:
             yield Message(worker, m, self._round, self._clock, payload, checksum)
 
     def _payload(self, message: Outgoing) -> Any:
-        if not self._partials and len(self._slices) == 1 and hasattr(self.problem, "grads"):
+        if not self._partials and len(self._slices) == 1 and isinstance(self.problem, ComputesAll):
             grads = self.problem.grads(self._order.params, self._order.step)
             self._partials = {(part, 0): grad for part, grad in enumerate(grads)}
-        for part in message.parts:
-            if (part, message.block) not in self._partials:
-                where = self._slices[message.block]
+        for part, block in message.pairs:
+            if (part, block) not in self._partials:
+                where = self._slices[block]
                 partial = self.problem.grad(self._order.params, part, where, self._order.step)
-                self._partials[part, message.block] = partial
+                self._partials[part, block] = partial
         return encode(message, self._partials)

@@ -1,6 +1,6 @@
 """Latency models: how long tasks take and when messages arrive. One family a file; every one is a small frozen value."""
 
-from ..scheme.arrivals import Latency
+from ..scheme.arrivals import Latency, OrderStatistics, Resumes, Speeds, Survival
 from .base import Family, OneSpeed, arrivals
 from .empirical import Empirical, Replay
 from .families import BurrXII, Gamma, LogNormal, Pareto, Weibull
@@ -44,10 +44,14 @@ __all__ = [
     "LogNormal",
     "Network",
     "OneSpeed",
+    "OrderStatistics",
     "Pareto",
     "Persistent",
     "Replay",
+    "Resumes",
     "ShiftedExponential",
+    "Speeds",
+    "Survival",
     "TwoSpeed",
     "Weibull",
     "arrivals",

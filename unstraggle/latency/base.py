@@ -14,7 +14,7 @@ from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..scheme.arrivals import Speeds
 from ..scheme.code import Code
-from .order import order_means
+from .order_statistics import order_means
 
 Times = NDArray[np.float64]
 
@@ -143,8 +143,13 @@ def require_one_speed(name: str, *models: Any) -> None:
     for model in models:
         if not isinstance(model, Speeds):
             raise Invalid(f"{name} combines latency models such as ShiftedExponential(rate=10), but got {model!r}.")
-        if getattr(model, "per", "round") == "task":
+        if per_task(model):
             raise Invalid(f'{name} needs models with one draw a round, but got {model!r}. Use per="round".')
+
+
+def per_task(model: object) -> bool:
+    """Whether a worker draws anew for every task (`per="task"`), and not once a round."""
+    return getattr(model, "per", "round") == "task"
 
 
 def literal(value: Any) -> str:

@@ -1,5 +1,6 @@
 """Planners: which code for which cluster. Each returns a `Plan`, a front of them, an allocation, or advice."""
 
+from ..codes.two_track import second_moment_weights, shrinkage, two_track
 from .advice import Advice, Candidate
 from .auto import auto
 from .base import Plan
@@ -12,7 +13,6 @@ from .error import Error, least_bound, lemma_bound, mean_squared_error
 from .front import Front
 from .orders import orders
 from .redundancy import redundancy
-from .two_track import second_moment_weights, shrinkage, two_track
 
 __all__ = [
     "Advice",

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ..codes import fractional_repetition, uncoded, uncoded_mmc
 from ..errors import Invalid
-from ..latency import Network, OneSpeed, Replay, arrivals
+from ..latency import Latency, Network, OneSpeed, Replay, arrivals
+from ..latency.base import per_task
 from ..randomness import Seed, generator
 from ..scheme.code import FULL_BITS, Code
 from ..scheme.stop import Count, Recovered, Stop
@@ -120,7 +121,7 @@ def _workers(source: Any, trace: Trace | None, n: int | None) -> int:
     if workers is None or (n is not None and n != workers) or not isinstance(workers, int | np.integer) or workers < 1:
         held = f"the trace has {trace.n} workers" if trace else "a latency model does not say how many workers there are"
         raise Invalid(f"auto needs the number of workers n >= 1; {held}, but got n={n!r}.")
-    if trace is None and not hasattr(source, "sample"):
+    if trace is None and not isinstance(source, Latency):
         raise Invalid(f"auto needs a Trace, times (rounds, workers) or a latency model, but got {source!r}.")
     return int(workers)
 
@@ -187,7 +188,7 @@ def _one_message(setting: Setting, n: int, max_load: int, dim: int | None, rng: 
 
 
 def _blocks(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
-    if n > 1 and isinstance(setting.design, OneSpeed) and getattr(setting.design, "per", "round") == "round":
+    if n > 1 and isinstance(setting.design, OneSpeed) and not per_task(setting.design):
         yield from _exact(lambda: (block_sizes(setting.design, n, dim or 10_000, rng=rng),))
         yield from _exact(lambda: (block_sizes(setting.design, n, dim or 10_000, "tandon_tuned", rng=rng),))
 

@@ -12,6 +12,7 @@ import numpy as np
 from ..checks import require_count
 from ..codes.quantized import Model, require_bits, require_dim
 from ..errors import Invalid
+from ..quantizers import Codec, Plain, of_bits
 from ..scheme.code import FULL_BITS
 
 MEASURED, REPEATS = 1 << 20, 5
@@ -112,11 +113,11 @@ def compression(
     _require(bandwidth, compute)
     fixed, volume, noise = {}, {}, {}
     for number in tried:
-        quantizer = _quantizer(number, bucket)
-        encode, decode = _speed(speeds, number, quantizer, size)
+        codec = of_bits(number, bucket)
+        encode, decode = _speed(speeds, number, codec, size)
         fixed[number] = compute + size / encode + messages * size / decode
-        volume[number] = messages * (quantizer.size(size) if quantizer else 4 * size)
-        noise[number] = quantizer.omega(size, omega) if quantizer else 0.0
+        volume[number] = messages * codec.size(size)
+        noise[number] = codec.omega(size, omega)
     links = {b: _break_even(fixed[FULL_BITS], volume[FULL_BITS], fixed[b], volume[b], noise[b]) for b in tried}
     seconds = {b: fixed[b] + volume[b] / bandwidth for b in tried}
     return Compression(
@@ -124,18 +125,18 @@ def compression(
     )
 
 
-def measured_speed(quantizer: Any, length: int = MEASURED) -> tuple[float, float]:
-    """(encode, decode) coordinates/s of a quantiser on this machine, one thread, memory used again; decode checks and adds.
+def measured_speed(codec: Codec, length: int = MEASURED) -> tuple[float, float]:
+    """(encode, decode) coordinates/s of a codec on this machine, one thread; decode checks and adds, as the master does.
 
-    None: of float32 numbers as they are, which need no encoding and are weighted and added.
+    Plain float32 numbers need no encoding and are weighted and added.
     """
     x = np.random.default_rng(0).standard_normal(length, dtype=np.float32)
     total = np.zeros_like(x)
-    if quantizer is None:
+    if isinstance(codec, Plain):
         return np.inf, length / _seconds(lambda: np.add(total, np.float32(0.5) * x, out=total))
-    payload, room = quantizer.encode(x, 0), np.empty(quantizer.size(length), np.uint8)
-    encode = _seconds(lambda: quantizer.encode(x, 1, out=room))
-    return length / encode, length / _seconds(lambda: quantizer.accumulate(total, payload, 1.0))
+    payload = codec.encode(x, 0)
+    encode = _seconds(lambda: codec.encode(x, 1))
+    return length / encode, length / _seconds(lambda: codec.accumulate(total, [codec.check(payload, length)], [1.0]))
 
 
 def _seconds(run: Callable[[], Any]) -> float:
@@ -149,16 +150,9 @@ def _seconds(run: Callable[[], Any]) -> float:
     return min(times)
 
 
-def _quantizer(bits: int, bucket: int | None) -> Any:
-    """None for messages as they are."""
-    from ..quantizers import QSGD, of_bits  # numba: not for those who never quantise
-
-    return None if bits == FULL_BITS else of_bits(bits, QSGD(bucket=bucket))
-
-
-def _speed(speeds: Speeds | None, bits: int, quantizer: Any, dim: int) -> tuple[float, float]:
+def _speed(speeds: Speeds | None, bits: int, codec: Codec, dim: int) -> tuple[float, float]:
     if speeds is None:
-        return measured_speed(quantizer, min(dim, MEASURED))
+        return measured_speed(codec, min(dim, MEASURED))
     encode, decode = speeds.get(bits, (0.0, 0.0))
     if not (encode > 0 and decode > 0):
         raise Invalid(

@@ -17,8 +17,11 @@ from ..codes.optimally_structured import optimally_structured, overlap
 from ..codes.quantized import with_bits
 from ..errors import Invalid
 from ..latency import Heterogeneous
-from ..scheme.code import Code, Messages
+from ..latency.base import per_task
+from ..scheme.arrivals import Survival
+from ..scheme.code import Code
 from ..scheme.decoders import Fixed
+from ..scheme.names import no_expression
 from ..scheme.stop import Deadline
 from .base import Plan
 from .bits import bits as allocate
@@ -204,12 +207,13 @@ def _unbiased(code: Code, trial: Trial) -> Code:
     table = code.messages
     scale = (1 - trial.assumed[table.worker]) / (1 - trial.p[table.worker])
     coef = csr_array(diags_array(scale) @ table.coef)
-    fitted = replace(code, messages=Messages(table.worker, table.after, coef, table.block), decoder=Fixed(coef))
+    name = no_expression(f"optimally_structured(n={code.n}, k={code.k}), unbiased at a deadline of {trial.tau:.4g}")
+    fitted = replace(code, name=name, messages=table.changed(coef=coef), decoder=Fixed(coef))
     return fitted if trial.bits is None else with_bits(fitted, trial.bits[table.worker])
 
 
 def _require(latency: Any, n: int, dim: Any, budget: Any, bandwidth: Any) -> None:
-    if not hasattr(latency, "survival") or getattr(latency, "per", "round") == "task":
+    if not isinstance(latency, Survival) or per_task(latency):
         raise Invalid(
             f"deadline needs a latency model that knows P(late), with one speed a worker a round, but got {latency!r}."
         )

@@ -15,11 +15,21 @@ from typing import Literal
 import numpy as np
 from scipy.sparse import csr_array
 
+from ..codes import (
+    cluster,
+    correlated_mmc,
+    cyclic_repetition,
+    fractional_repetition,
+    hybrid,
+    uncoded,
+    uncoded_mmc,
+    uncorrelated_mmc,
+)
 from ..scheme.code import Code
 from ..scheme.decoders import Linear, Span, parts_of
 from ..scheme.recovery import By
-from ..study.expression import parse_code
 from .draws import Times, smallest
+from .recipe import Recipe
 
 Kind = Literal["correlated", "uncorrelated", "hybrid"]
 Clock = Callable[[Times], Times]
@@ -49,29 +59,36 @@ class Design:
     @property
     def name(self) -> str:
         """The expression that makes the code."""
-        if self.size == self.steps[0]:
-            n = self.clusters * self.size
-            return f"uncoded({n})" if self.size == 1 else f"fractional_repetition({n}, s={self.size - 1})"
-        inside = self.cluster_name if self.kind != "hybrid" else self.cluster_name.removeprefix("hybrid(")[:-1]
-        whole = inside if self.clusters == 1 else f"cluster({inside}, times={self.clusters})"
-        return f"hybrid({whole})" if self.kind == "hybrid" else whole
+        return self.recipe.name
 
     @property
-    def cluster_name(self) -> str:
-        """The expression that makes the code of one cluster."""
+    def recipe(self) -> Recipe:
+        """How the code of all clusters is made."""
+        if self.size == self.steps[0]:
+            n = self.clusters * self.size
+            return Recipe(uncoded, n) if self.size == 1 else Recipe(fractional_repetition, n, s=self.size - 1)
+        whole = self._plain if self.clusters == 1 else Recipe(cluster, self._plain, times=self.clusters)
+        return Recipe(hybrid, whole) if self.kind == "hybrid" else whole
+
+    @property
+    def cluster_recipe(self) -> Recipe:
+        """How the code of one cluster is made."""
+        return Recipe(hybrid, self._plain) if self.kind == "hybrid" else self._plain
+
+    @property
+    def _plain(self) -> Recipe:
+        """One cluster, without what a hybrid changes."""
         size, first, last = self.size, self.steps[0], self.steps[-1]
         if self.kind != "correlated":
-            name = f"uncorrelated_mmc({size}, load={last}, orders={list(self.steps)})"
-            return f"hybrid({name})" if self.kind == "hybrid" else name
+            return Recipe(uncorrelated_mmc, size, load=last, orders=list(self.steps))
         if first == last:
-            return (
-                f"fractional_repetition({size}, s={size - 1})" if first == size else f"cyclic_repetition({size}, s={first - 1})"
-            )
-        return f"uncoded_mmc({size}, load={last})" if first == 1 else f"correlated_mmc({size}, load={last}, order={first})"
+            made = fractional_repetition if first == size else cyclic_repetition
+            return Recipe(made, size, s=first - 1)
+        return Recipe(uncoded_mmc, size, load=last) if first == 1 else Recipe(correlated_mmc, size, load=last, order=first)
 
     def build(self) -> Code:
         """The code with its coefficients."""
-        return parse_code(self.name)
+        return self.recipe.code()
 
     @property
     def gains_by_span(self) -> bool:
@@ -111,7 +128,7 @@ def span_clock(design: Design, real: bool = True) -> Clock:
 
 def real_decoder(design: Design) -> Linear:
     """The decoder of one cluster."""
-    return parts_of(parse_code(design.cluster_name).decoder)[0].decoder  # type: ignore[no-any-return]
+    return parts_of(design.cluster_recipe.code().decoder)[0].decoder  # type: ignore[no-any-return]
 
 
 def _random_decoder(design: Design) -> Linear:

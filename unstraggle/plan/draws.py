@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from ..errors import Invalid
 from ..latency.base import Family
-from ..scheme.arrivals import Latency, Speeds, checked
+from ..scheme.arrivals import Latency, Resumes, Speeds, checked
 from ..scheme.code import Code, Messages, Tasks
 from ..scheme.decoders import Span
 
@@ -82,7 +82,7 @@ class Draws:
     def _sampled(self, number: int, steps: tuple[int, ...], clusters: int = 1) -> Times:
         chunk, random = self._chunks[number], np.random.default_rng(self._seeds[number])
         model: Any = self.latency
-        if chunk.start and hasattr(model, "from_round"):  # a replay goes on where the chunk before ended
+        if chunk.start and isinstance(model, Resumes):  # a replay goes on where the chunk before ended
             model = model.from_round(chunk.start)
         size = chunk.stop - chunk.start
         times = checked(model.sample(probe(self.n, self.load, steps, clusters), size, random), self.latency)
@@ -123,5 +123,5 @@ def require_rounds(planner: str, rounds: Any, least: int = 2) -> int:
 
 def require_latency(planner: str, latency: Any) -> None:
     """A latency model, recognised by its method."""
-    if not callable(getattr(latency, "sample", None)):
+    if not isinstance(latency, Latency):
         raise Invalid(f"{planner} needs a latency model such as Exponential(rate=10), but got {latency!r}.")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..checks import require_workers
+from ..codes import cyclic_repetition, fractional_repetition, uncoded
 from ..errors import Invalid
-from ..latency.base import Family, OneSpeed
+from ..latency.base import Family, OneSpeed, per_task
 from ..randomness import Seed, generator
-from ..scheme.arrivals import Latency
-from ..study.expression import parse_code
+from ..scheme.arrivals import Latency, OrderStatistics
 from ..study.rounds import Sample
 from .base import Plan
 from .draws import Draws, Times, require_latency, require_rounds, sent, smallest
+from .recipe import Recipe
 
 
 class Option(NamedTuple):
@@ -27,9 +27,11 @@ class Option(NamedTuple):
     time: float
     ci95: tuple[float, float]
 
-    def name(self, n: int) -> str:
-        """The expression that makes the code."""
-        return f"uncoded({n})" if self.scheme == "uncoded" else f"{self.scheme}({n}, s={self.s})"
+    def recipe(self, n: int) -> Recipe:
+        """How the code is made."""
+        if self.scheme == "uncoded":
+            return Recipe(uncoded, n)
+        return Recipe(fractional_repetition if self.scheme == "fractional_repetition" else cyclic_repetition, n, s=self.s)
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers for JSON, which has no infinity: null stands for it."""
@@ -68,8 +70,8 @@ def redundancy(latency: Latency, n: int, *, rounds: int = 20_000, rng: Seed = 0)
             f"redundancy needs a finite mean time for some s, but with {latency} and n={n} it is infinite for all. "
             "Use an approximate code and a deadline."
         )
-    name, params = best.name(n), {"n": n, "scheme": best.scheme, "s": best.s, "table": [o.to_dict() for o in options]}
-    return Plan(name, partial(parse_code, name), best.time, best.ci95, messages=_messages(draws, best), params=params)
+    recipe, params = best.recipe(n), {"n": n, "scheme": best.scheme, "s": best.s, "table": [o.to_dict() for o in options]}
+    return Plan(recipe.name, recipe.code, best.time, best.ci95, messages=_messages(draws, best), params=params)
 
 
 def _cyclic(draws: Draws) -> Iterator[Option]:
@@ -87,8 +89,9 @@ def _cyclic(draws: Draws) -> Iterator[Option]:
 
 def _exact(latency: Any, n: int) -> Times | None:
     """(n,) means of the ordered speeds; None where they are not computed exactly or a worker has more than one speed."""
-    own = getattr(type(latency), "order_statistics", OneSpeed.order_statistics)
-    if own is OneSpeed.order_statistics or getattr(latency, "per", "round") == "task":
+    if not isinstance(latency, OrderStatistics) or per_task(latency):
+        return None
+    if isinstance(latency, OneSpeed) and type(latency).order_statistics is OneSpeed.order_statistics:
         return None
     means = np.asarray(latency.order_statistics(n), dtype=float)
     if np.isnan(means).any():

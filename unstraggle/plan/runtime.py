@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Invalid
-from ..latency.base import Family, OneSpeed
+from ..latency.base import Family, OneSpeed, per_task
 from ..randomness import Seed, generator
 
 Vector = NDArray[np.float64]
@@ -51,7 +51,7 @@ def runtime(latency: Any, n: int, rng: Seed = 0, draws: int = 200_000, exact: bo
 
 def require_one_speed(latency: Any) -> None:
     """Block sizes presume that a worker has one speed in a round."""
-    if not isinstance(latency, OneSpeed) or getattr(latency, "per", "round") == "task":
+    if not isinstance(latency, OneSpeed) or per_task(latency):
         raise Invalid(
             f"Planning block sizes needs a latency model with one speed a worker a round, but got {latency!r}. "
             'Use per="round", or a trace with times (rounds, workers).'

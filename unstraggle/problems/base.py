@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Set
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 
+@runtime_checkable
 class Problem(Protocol):
     """What workers compute. It travels to every worker, so it must be picklable.
 
     The same arguments give the same numbers on whichever worker: randomness (batches, dropout) is seeded by step and part.
+    Four members are all that a problem needs. What else it may do saves memory or time: `Restricts`, `Shares`, `Accumulates`,
+    `ComputesAll`, `Encodes` and `HasLoss`, which are recognised by their methods.
     """
 
     @property
@@ -31,4 +35,58 @@ class Problem(Protocol):
 
     def grad(self, params: NDArray[Any], part: int, where: slice = ..., step: int = 0) -> NDArray[Any]:
         """The gradient summed over the samples of one partition, or the coordinates `where` of it."""
+        ...
+
+
+@runtime_checkable
+class Restricts(Protocol):
+    """A problem that can leave out data: a worker then gets its own partitions only."""
+
+    def only(self, parts: Set[int]) -> Problem:
+        """The same problem with the data of these partitions; the others are not asked for."""
+        ...
+
+
+@runtime_checkable
+class Shares(Protocol):
+    """A problem that wants to know whose share it is, for instance to choose a device."""
+
+    def share(self, worker: int, parts: Set[int]) -> Problem:
+        """The share of a worker, with the data of these partitions."""
+        ...
+
+
+@runtime_checkable
+class Accumulates(Protocol):
+    """A problem that adds a partial gradient to a message by itself, so that both are never held side by side."""
+
+    def accumulate(self, params: NDArray[Any], part: int, where: slice, step: int, coef: float, total: Any) -> Any:
+        """total + coef times what `grad` gives, in place where total is not None."""
+        ...
+
+
+@runtime_checkable
+class ComputesAll(Protocol):
+    """A problem that computes all gradients faster at once than one by one; `engines.Virtual` asks for them."""
+
+    def grads(self, params: NDArray[Any], step: int = 0) -> NDArray[Any]:
+        """(k, dim) the gradients of all partitions."""
+        ...
+
+
+@runtime_checkable
+class Encodes(Protocol):
+    """A problem whose data can be encoded, for codes that compute on combinations of them (`codes.lagrange`)."""
+
+    def encode(self, matrix: Any) -> Problem:
+        """The problem whose partitions are combinations of these, a row of the matrix each."""
+        ...
+
+
+@runtime_checkable
+class HasLoss(Protocol):
+    """A problem that can say how well parameters do; `unstraggle run` shows it."""
+
+    def loss(self, params: NDArray[Any]) -> float:
+        """The mean loss over all samples."""
         ...

@@ -1,22 +1,19 @@
-"""of_bits: the quantiser for so many bits a coordinate."""
+"""of_bits: the codec for so many bits a coordinate."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from .base import Quantizer
-from .identity import Identity
+from .base import Unbiased
+from .plain import PLAIN
 from .qsgd import QSGD
 from .sign import Sign
 
 
-def of_bits(bits: int, like: Any = None) -> Quantizer:
-    """Sign for 1 bit, QSGD for 2 to 16, Identity for 32; with the buckets of another quantiser, if one is given.
+def of_bits(bits: int, bucket: int | None = None) -> Unbiased:
+    """Sign for 1 bit, QSGD for 2 to 16, Plain for 32. bucket: coordinates that share a norm.
 
-    >>> of_bits(4, like=Sign(bucket=512))
+    >>> of_bits(4, bucket=512)
     QSGD(bits=4, bucket=512)
     """
-    if bits == Identity.bits:
-        return Identity()
-    bucket = getattr(like, "bucket", None)
+    if bits == PLAIN.bits:
+        return PLAIN
     return Sign(bucket) if bits == Sign.bits else QSGD(bits, bucket)

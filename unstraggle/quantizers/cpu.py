@@ -6,13 +6,13 @@ The kernels know only whole blocks. What is left of a vector goes into a block o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..threads import pool
-from . import cpu_kernels as kernels
 from .layout import BLOCK, LANES, MASK, Format, Kind, blocks_of, mix64
 from .reference import tree_sum
 
@@ -23,6 +23,14 @@ Result = TypeVar("Result")
 
 CHUNK = 1 << 12
 """Blocks that a thread takes at a time. A power of two, so that sums of chunks are subtrees of the sum of all."""
+
+
+@cache
+def kernels() -> Any:
+    """The compiled functions, loaded with the first vector: numba is not for those who never quantise."""
+    from . import cpu_kernels
+
+    return cpu_kernels
 
 
 def spread(run: Callable[[int, int], Result], blocks: int, threads: int, unit: int = 1) -> list[Result]:
@@ -48,15 +56,15 @@ def grid(format: Format, source: Source, threads: int = 1) -> tuple[np.float32, 
     """Step, scale and factor of a vector with one norm."""
 
     def run(first: int, last: int) -> tuple[float, int]:
-        room = np.empty(kernels.ROOM, np.uint8)
-        found: tuple[float, int] = kernels.square_sum(*source.place, first, last, 1.0, room.ctypes.data)
+        room = np.empty(kernels().ROOM, np.uint8)
+        found: tuple[float, int] = kernels().square_sum(*source.place, first, last, 1.0, room.ctypes.data)
         return found
 
     totals, lanes = zip(*spread(run, source.blocks, threads), strict=True)
     with np.errstate(over="ignore"):  # an infinite sum is computed again on rescaled coordinates
         total, seen = np.float32(tree_sum(np.array(totals))), int(np.bitwise_or.reduce(lanes))
-    room = np.empty(kernels.ROOM, np.uint8)
-    step, scale, factor = kernels.grid(*source.place, 0, source.blocks, total, seen, *format.numbers, room.ctypes.data)
+    room = np.empty(kernels().ROOM, np.uint8)
+    step, scale, factor = kernels().grid(*source.place, 0, source.blocks, total, seen, *format.numbers, room.ctypes.data)
     return np.float32(step), np.float32(scale), float(factor)
 
 
@@ -83,8 +91,8 @@ def pack(
     numbers = *format.numbers, scale, factor, key, steps
 
     def run(first: int, last: int, to: int = words.ctypes.data, stream: bool = stream) -> Words | None:
-        kernel = kernels.quantiser(format.bits, int(format.bucket == BLOCK), int(stream))
-        sums, room = np.zeros(2 * LANES, np.uint32), np.empty(kernels.ROOM, np.uint8)
+        kernel = kernels().quantiser(format.bits, int(format.bucket == BLOCK), int(stream))
+        sums, room = np.zeros(2 * LANES, np.uint32), np.empty(kernels().ROOM, np.uint8)
         done = kernel(*source.place, first, last, source.blocks, per, *numbers, to, sums.ctypes.data, room.ctypes.data)
         return sums if done else None
 
@@ -103,7 +111,7 @@ def _send_rest(format: Format, rest: Words, source: Source, key: np.uint64, word
     if format.kind is Kind.SIGN:
         rows = (left - np.arange(LANES) + LANES - 1) // LANES
         rest &= ~((1 << (32 - rows)) - 1).astype(np.uint32)
-    kernels.check_words(_as_block(rest, source.whole), format.bits, source.whole, source.blocks, key, sums.ctypes.data)
+    kernels().check_words(_as_block(rest, source.whole), format.bits, source.whole, source.blocks, key, sums.ctypes.data)
     place = words[rest.nbytes * source.whole :]
     place[:] = rest.view(np.uint8)[: len(place)]
     return sums
@@ -120,7 +128,7 @@ def checksum(words: Bytes, bits: int, key: np.uint64, threads: int = 1) -> int:
 
     def run(first: int, last: int, at: int = words.ctypes.data) -> Words:
         sums = np.zeros(2 * LANES, np.uint32)
-        kernels.check_words(at, bits, first, last, key, sums.ctypes.data)
+        kernels().check_words(at, bits, first, last, key, sums.ctypes.data)
         return sums
 
     parts = spread(run, whole, threads)
@@ -156,7 +164,7 @@ class Messages:
     def __init__(self, format: Format, words: list[Bytes], factors: Floats) -> None:
         self.format, self.words, self.factors, self.low = format, words, factors, 0
         if format.kind is Kind.QSGD:
-            self.low = int(((factors != 0) & (np.abs(factors) < kernels.SMALL)).any())
+            self.low = int(((factors != 0) & (np.abs(factors) < kernels().SMALL)).any())
             self.factors = factors if self.low else factors * np.float32(1 / format.unit)
 
     def add(self, out: Floats, fresh: bool, first: int, last: int) -> None:
@@ -174,9 +182,9 @@ class Messages:
     def _run(self, out: int, first: int, last: int, per: int, words: list[int], fresh: bool) -> None:
         sources = np.array(words, np.int64)
         if self.format.kind is Kind.IDENTITY:
-            kernels.add_plain(out, first, last, sources, self.factors, fresh)
+            kernels().add_plain(out, first, last, sources, self.factors, fresh)
             return
-        kernel = kernels.accumulator(self.format.bits, self.low)
+        kernel = kernels().accumulator(self.format.bits, self.low)
         kernel(out, first, last, per, sources.ctypes.data, self.factors.ctypes.data, len(sources), fresh)
 
 

@@ -31,7 +31,7 @@ class QSGD(Coded):
     bucket: int | None = None
 
     def __post_init__(self) -> None:
-        require_count("QSGD", "bits", self.bits, 2, 16, "Use Sign for one bit and Identity for 32.")
+        require_count("QSGD", "bits", self.bits, 2, 16, "Use Sign for one bit and Plain for 32.")
         require_bucket("QSGD", self.bucket)
 
     @property

@@ -20,6 +20,6 @@ def warmup(*bits: int) -> None:
     """
     x = np.ones(BLOCK + 1, np.float32)
     for number in bits:
-        quantizer = Sign() if number == 1 else Identity() if number == 32 else QSGD(bits=number)
-        payload = quantizer.encode(x, seed=0)
-        quantizer.accumulate(quantizer.decode(payload), payload, 1.0)
+        codec = Sign() if number == 1 else Identity() if number == 32 else QSGD(bits=number)
+        payload = codec.encode(x, seed=0)
+        codec.accumulate(codec.decode(payload), payload, 1.0)

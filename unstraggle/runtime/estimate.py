@@ -23,7 +23,8 @@ class Split:
 class Estimate:
     """The decoded gradient (dim,) with its second track, if any, and the record of its round.
 
-    exact: whether it is the sum of all partial gradients. got: (M,) which messages had arrived when the round ended. late:
+    exact: whether it is the sum of all partial gradients. got: (M,) which messages had arrived when the round ended,
+    arrivals: (M,) when, infinite for those that had not. late:
     messages of earlier rounds that came meanwhile. damaged: refused ones. lost: workers that were lost before or during the
     round, even if they came back. skipped: no gradient could be had, and the policy is to go on: the gradient is zero.
     """
@@ -35,6 +36,7 @@ class Estimate:
     exact: bool
     residual: float
     got: NDArray[np.bool_]
+    arrivals: NDArray[np.float64]
     late: int = 0
     duplicates: int = 0
     damaged: int = 0

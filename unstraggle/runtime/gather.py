@@ -1,6 +1,7 @@
 """Gather: payloads to the gradient. Adds them up as they arrive where their weights are known, else in one pass at the end.
 
-Always in the same order: which bits come out depends on what arrived, and not on when.
+Always in the same order: which bits come out depends on what arrived, and not on when. Plain numbers are added here; payloads
+of other codecs are checked once, against what the code says, and added by their codec, those of one codec in one pass.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..blocks import block_slices
 from ..errors import Invalid
+from ..quantizers.base import Codec, sealed
 from ..scheme import decoders
 from ..scheme.code import Code
 from . import frame
@@ -38,8 +40,11 @@ class Gather:
         self._sizes = payload_sizes(code, dim, dtype).tolist()
         self._slices = block_slices(dim, code.blocks)
         self._senders = code.messages.worker.tolist()
-        self._blocks = code.messages.block.tolist()
-        self._plain = (code.messages.bits == 32).tolist()
+        self._blocks, self._mixed = code.messages.block.tolist(), code.messages.mixes > 1
+        self._plain, self._codecs = code.messages.plain.tolist(), code.messages.codec
+        self._kinds = kinds(code.messages.codec)
+        self._new: Any = np.empty if all(self._plain) else np.zeros  # codecs add to what is there
+        self._unsealed = [not sealed(codec) for codec in self._codecs]
         self._known = known_weights(code)
         self._place = list(range(len(self._senders))) if self._known is None else self._known[1].tolist()
         self._places = 0 if self._known is None else max(self._place) + 1
@@ -47,7 +52,8 @@ class Gather:
 
     def clear(self) -> None:
         """Forget the payloads: a new round starts."""
-        self._vectors: dict[int, NDArray[Any]] = {}
+        self._vectors: dict[int, Any] = {}
+        self._checked: dict[int, tuple[Message, Any]] = {}
         self._at: dict[int, int] = {}
         self._next = 0
         self._begun: set[tuple[int, int]] = set()
@@ -60,13 +66,10 @@ class Gather:
             raise Invalid(f"{self._code.name} has no message {index} of worker {message.worker}.")
         if size != self._sizes[index]:
             raise Invalid(f"Message {index} has {self._sizes[index]} bytes of payload, but {size} came.")
-        if self._plain[index]:
-            if message.checksum is not None and frame.checksum(message.payload) != message.checksum:
-                raise Invalid(f"The payload of message {index} does not agree with its checksum.")
-        else:
-            from ..quantizers import read
-
-            read(message.payload)
+        if self._unsealed[index] and message.checksum is not None and frame.checksum(message.payload) != message.checksum:
+            raise Invalid(f"The payload of message {index} does not agree with its checksum.")
+        if not self._plain[index]:
+            self._checked[index] = message, self._read(message)
 
     def add(self, messages: Sequence[Message]) -> None:
         """Take checked messages. Where weights are known, of equal ones only the first, and add those whose turn it is."""
@@ -103,28 +106,68 @@ class Gather:
     def _flush(self, weights: NDArray[Any], messages: list[int]) -> None:
         """Add messages to the sum (tracks, dim), block by block, in one pass over each."""
         if self._total is None:
-            self._total = np.empty((len(weights), self._dim), self._dtype)
-        for track, row in enumerate(weights):
-            for block, where in enumerate(self._slices):
-                used = [m for m in messages if self._blocks[m] == block and row[m] != 0]
-                if used:
+            self._total = self._new((1 if self._mixed else len(weights), self._dim), self._dtype)
+        for number, row in enumerate(weights):
+            used = [m for m in messages if row[m] != 0]
+            for track, block in self._places_of(number):
+                for alike in self._alike([m for m in used if self._mixed or self._blocks[m] == block]):
                     fresh = (track, block) not in self._begun
                     self._begun.add((track, block))
-                    weighted_sum(self._total[track, where], row[used].tolist(), [self._vectors[m] for m in used], fresh)
+                    self._add(self._total[track, self._slices[block]], alike, row[alike].tolist(), fresh)
         for m in messages:
             del self._vectors[m]
 
-    def _vector(self, message: Message) -> NDArray[Any]:
+    def _places_of(self, row: int) -> list[tuple[int, int]]:
+        """The (track, block) places that a row of weights is for: all blocks of a track, or one where messages mix blocks."""
+        return [(0, row)] if self._mixed else [(row, block) for block in range(len(self._slices))]
+
+    def _add(self, out: NDArray[Any], alike: list[int], weights: list[float], fresh: bool) -> None:
+        """out = the weighted sum of messages of one codec, or += if not fresh; out is zero where it is fresh and coded."""
+        vectors = [self._vectors[m] for m in alike]
+        if self._plain[alike[0]]:
+            weighted_sum(out, weights, vectors, fresh)
+            return
+        total = out if out.dtype == np.float32 else np.zeros(len(out), np.float32)  # codecs add in float32
+        self._codecs[alike[0]].accumulate(total, vectors, weights)
+        if total is not out:
+            out += total
+
+    def _alike(self, messages: list[int]) -> list[list[int]]:
+        """The messages of each codec."""
+        found: dict[int, list[int]] = {}
+        for m in messages:
+            found.setdefault(self._kinds[m], []).append(m)
+        return list(found.values())
+
+    def _vector(self, message: Message) -> Any:
+        """Numbers, or what the codec made of the payload when it was checked: of this very message, not of a copy of it."""
         if self._plain[message.index]:
             return message.payload.view(self._numbers)
-        from ..quantizers import decode
+        known, found = self._checked.pop(message.index, (None, None))
+        return found if known is message else self._read(message)
 
-        return decode(message.payload)
+    def _read(self, message: Message) -> Any:
+        where = self._slices[self._blocks[message.index]]
+        return self._codecs[message.index].check(message.payload, where.stop - where.start)
+
+
+def kinds(codecs: Sequence[Codec]) -> list[int]:
+    """A number for each codec, the same for equal ones: their payloads are added together."""
+    numbers: dict[Any, int] = {}
+    return [numbers.setdefault(_key(codec), len(numbers)) for codec in codecs]
+
+
+def _key(codec: Codec) -> Any:
+    try:
+        hash(codec)
+    except TypeError:
+        return id(codec)
+    return codec
 
 
 def known_weights(code: Code) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
     """The decoder's weights where they are known in advance; not where copies are quantised, for then their mean is better."""
     known = decoders.known_weights(code.decoder)
-    if known is not None and (code.messages.bits != 32).any() and len(np.unique(known[1])) < len(known[1]):
+    if known is not None and not code.messages.plain.all() and len(np.unique(known[1])) < len(known[1]):
         return None
     return known

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from ..engines.base import Engine
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
+from ..scheme.noise import require_digits
+from ..scheme.placement import Change, require_placed
 from ..scheme.recovery import Sending
 from ..scheme.stop import Planned, Stop, code_and_stop
 from .estimate import Estimate, Split
@@ -50,8 +52,9 @@ class Master:
     within `patience` times the usual time of a round (the median of the last 100): "wait" for those that are alive or come
     back, "approximate" with what is there, "skip" the step (a gradient of zeros), or "raise" `NotRecovered`. Without patience
     only dead workers make a shortfall. A worker whose problem raises counts as lost for the round; `WorkerFailed` is raised
-    when it does so twice in a row, or too many do. trace: a file to which every round is added. log: a file for every event
-    and instruction, from which `replay_log` decides again.
+    when it does so twice in a row, or too many do. sending: "cluster_stop" lets workers go whose cluster is recovered. change:
+    change(round, last estimate) gives the code of a round, over the data that `code` places. trace: a file to which every
+    round is added. log: a file for every event and instruction, from which `replay_log` decides again.
 
     >>> from unstraggle import codes, engines, latency, problems
     >>> problem = problems.LeastSquares.split(np.eye(4), np.arange(4.0), parts=4)
@@ -71,6 +74,7 @@ class Master:
         on_shortfall: Shortfall = "wait",
         patience: float | None = None,
         sending: Sending = "all",
+        change: Change | None = None,
         trace: Any = None,
         log: Any = None,
     ) -> None:
@@ -79,14 +83,16 @@ class Master:
         if patience is not None and not patience > 1:
             raise Invalid(f"patience is a multiple > 1 of the usual time of a round, but got {patience}.")
         self.code, self.stop = code_and_stop(code, stop)
+        self._change, self._seen = change, None  # type: tuple[Change | None, Estimate | None]
         self.engine = engine
         self._policy, self._patience, self._sending = on_shortfall, patience, sending
         self._usual: deque[float] = deque(maxlen=REMEMBERED)
         self._lost: dict[int, bool] = {}
         self._suspects: set[int] = set()
         self._count, self._busy = 0, threading.Lock()
+        self._eps = require_digits(self.code, np.dtype(engine.problem.dtype))
         engine.open(self.code)
-        self._gather = Gather(self.code, engine.problem.dim, np.dtype(engine.problem.dtype))
+        self._gathers: tuple[Code, Gather] | None = None
         self._recorder = Recorder(self.code, trace)
         self._log = Log(log)
 
@@ -101,8 +107,10 @@ class Master:
 
     def _gradient(self, values: NDArray[Any], step: int | None, delays: NDArray[np.float64] | None) -> Estimate:
         number, self._count = self._count, self._count + 1
-        order = Order(number, number if step is None else step, values, None, delays)
-        current = Current(self.engine, self._gather, Round(self.code, self.stop, number, self._terms()), order, self._log)
+        code = self._code_of(number)
+        changed = None if code is self.code else code
+        order = Order(number, number if step is None else step, values, None, delays, changed)
+        current = Current(self.engine, self._gather(code), Round(code, self.stop, number, self._terms()), order, self._log)
         try:
             current.run()
         except BaseException:
@@ -110,9 +118,21 @@ class Master:
             raise
         finally:
             self._learn(current.round)
-        estimate = current.estimate()
-        self._recorder.add(estimate, current.taken)
+        estimate = self._seen = current.estimate()
+        self._recorder.add(estimate, current.taken, code)
         return estimate
+
+    def _code_of(self, number: int) -> Code:
+        if self._change is None:
+            return self.code
+        code = self._change(number, self._seen)
+        return code_and_stop(require_placed(self.code, code), self.stop)[0]
+
+    def _gather(self, code: Code) -> Gather:
+        """What adds up the messages of a code; kept while the code is."""
+        if self._gathers is None or self._gathers[0] is not code:
+            self._gathers = code, Gather(code, self.engine.problem.dim, np.dtype(self.engine.problem.dtype))
+        return self._gathers[1]
 
     def _terms(self) -> Terms:
         """What the next round goes by: what was learned from those before it."""
@@ -120,7 +140,7 @@ class Master:
         limit = None if self._patience is None or usual is None else self._patience * usual
         remind = FIRST_REMIND if usual is None else max(1.0, REMIND * usual)
         lost = tuple(sorted(self._lost.items()))
-        return Terms(self._policy, limit, remind, self._sending, lost, frozenset(self._suspects))
+        return Terms(self._policy, limit, remind, self._sending, lost, frozenset(self._suspects), self._eps)
 
     def _learn(self, round: Round) -> None:
         """Keep what the next round must know: who is lost, who failed, and how long a round takes."""
@@ -218,9 +238,10 @@ class Current:
             round=round.number,
             step=self._order.step,
             time=float(round.clock if round.time is None else round.time),
-            exact=not skipped and round.decoded.exact,
+            exact=not skipped and round.exact,
             residual=1.0 if skipped else round.decoded.residual,
             got=round.got.copy(),
+            arrivals=self._arrivals(),
             late=round.late,
             duplicates=round.duplicates,
             damaged=round.damaged,
@@ -229,6 +250,12 @@ class Current:
             skipped=skipped,
             split=self._split(time.perf_counter() - began),
         )
+
+    def _arrivals(self) -> NDArray[np.float64]:
+        times = np.full(len(self.round.got), np.inf)
+        for message in self.taken:
+            times[message.index] = message.time
+        return times
 
     def _nothing(self) -> NDArray[Any]:
         return np.zeros((1, self._engine.problem.dim), self._engine.problem.dtype)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnstraggleError
 from .events import Dropped, Failed, Finished, Joined, Lost
+
+if TYPE_CHECKING:
+    from ..scheme.code import Code
 
 Bytes = NDArray[np.uint8]
 
@@ -27,7 +30,8 @@ class WorkerFailed(UnstraggleError):
 class Order:
     """Compute a round: `params` (dim,) at `step`, by all workers or some.
 
-    delays: (M,) seconds after the start of the round before which a message may not leave; for tests and experiments.
+    delays: (M,) seconds after the start of the round before which a message may not leave; for tests and experiments. code: of
+    this round, where it is another one than that which the engine was opened with; see `scheme.placement`.
     """
 
     round: int
@@ -35,6 +39,7 @@ class Order:
     params: NDArray[Any]
     workers: tuple[int, ...] | None = None
     delays: NDArray[np.float64] | None = None
+    code: Code | None = None
 
 
 @dataclass(eq=False, slots=True)

@@ -29,9 +29,8 @@ class Recorder:
         self._written = time.monotonic()
         queues = code.tasks.queues
         self._work = np.where(queues >= 0, code.tasks.work[queues], 1.0)
-        self._after = code.messages.after
 
-    def add(self, estimate: Estimate, messages: list[Message]) -> None:
+    def add(self, estimate: Estimate, messages: list[Message], code: Code) -> None:
         """Take the messages that were used in a round; tasks of which nothing was heard count as never finished.
 
         Workers on other machines have clocks of their own: a task that seems to end after its message came ended just then.
@@ -41,7 +40,7 @@ class Recorder:
         table = np.full((4, self._code.n, self._work.shape[1]), np.inf)
         table[3] = 0.0
         for message in messages:
-            last = int(self._after[message.index])
+            last = int(code.messages.after[message.index])
             started, ended = self._task_times(message, table[2, message.worker, :last])
             if not len(ended):
                 continue

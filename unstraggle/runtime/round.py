@@ -35,6 +35,7 @@ class Terms:
 
     limit: seconds after which patience is over. remind: seconds after which people are told whom the round waits for.
     lost: workers that are gone when it starts, and whether each may return. suspects: workers that failed when last asked.
+    eps: relative error of the numbers in messages.
     """
 
     on_shortfall: Shortfall = "raise"
@@ -43,6 +44,7 @@ class Terms:
     sending: Sending = "all"
     lost: tuple[tuple[int, bool], ...] = ()
     suspects: frozenset[int] = frozenset()
+    eps: float = 0.0
 
 
 class Round:
@@ -65,14 +67,14 @@ class Round:
         self, code: Code, stop: Stop, number: int = 0, terms: Terms | None = None, dispatcher: Dispatcher | None = None
     ) -> None:
         self.code, self.stop, self.number, self.terms = code, stop, number, terms or Terms()
-        self.state, self.clock, self.time = State.OPEN, 0.0, None  # type: tuple[State, float, float | None]
+        self.state, self.over, self.clock, self.time = State.OPEN, False, 0.0, None  # type: tuple[State, bool, float, float | None]
         self.got = np.zeros(len(code.messages), dtype=bool)
         self.pending = np.ones(len(code.messages), dtype=bool)
         self.lost: dict[int, bool] = {}
         self.missed: set[int] = set()
         self.failures: dict[int, str] = {}
         self.late = self.duplicates = self.damaged = 0
-        self._dispatcher, self._senders = dispatcher, code.messages.worker
+        self._dispatcher, self._senders, self._all = dispatcher, code.messages.worker, len(self.got)
         self._limit, self._remind = self.terms.limit, self.terms.remind
         self._since: dict[Stop, float] = {}
         self._trackers: dict[By, Tracker] = {}
@@ -90,12 +92,8 @@ class Round:
     # What people ask
 
     @property
-    def over(self) -> bool:
-        return self.state in OVER
-
-    @property
     def open(self) -> bool:
-        return self.state not in OVER
+        return not self.over
 
     @property
     def gone(self) -> bool:
@@ -119,6 +117,11 @@ class Round:
             self._decoded = self._count, decode(self.code.decoder, self.got)
         return self._decoded[1]
 
+    @property
+    def exact(self) -> bool:
+        """Whether the gradient that can be decoded from what is here is exact: the decoder's word."""
+        return self.decoded.exact(self.terms.eps)
+
     # Events in, instructions out
 
     def begin(self) -> tuple[Instruction, ...]:
@@ -129,7 +132,7 @@ class Round:
         """Take events that happened together, then decide once: messages that arrive at the same time all count."""
         for event in events:
             self._take(event)
-        if self.state not in OVER:
+        if not self.over:
             self._decide()
         if not self._out:
             return ()
@@ -146,13 +149,13 @@ class Round:
         self._set_alarm()
 
     def _take(self, event: Event) -> None:
-        if event.time > self.clock and self.state not in OVER:
+        if event.time > self.clock and not self.over:
             self.clock = event.time
         if isinstance(event, Arrived):
             self._arrive(event)
         elif isinstance(event, Failed):
             self._fail(event)
-        elif self.state in OVER:
+        elif self.over:
             return
         elif isinstance(event, Lost):
             self._lose(event)
@@ -166,7 +169,7 @@ class Round:
     def _arrive(self, event: Arrived) -> None:
         """A message of this round counts whatever its worker is thought to be."""
         message = event.message
-        if event.round != self.number or self.state in OVER:
+        if event.round != self.number or self.over:
             self.late += 1
         elif not 0 <= message < len(self.got):
             raise Invalid(f"{self.code.name} has messages 0..{len(self.got) - 1}, but message {message} arrived.")
@@ -195,7 +198,7 @@ class Round:
 
     def _fail(self, event: Failed) -> None:
         """An error of a round that is over is counted; the first of a worker makes it a straggler of this round."""
-        if event.round != self.number or self.state in OVER:
+        if event.round != self.number or self.over:
             self.late += 1
             return
         self.failures.setdefault(event.worker, event.details)
@@ -221,7 +224,7 @@ class Round:
 
     def _welcome(self) -> None:
         """Who has forgotten its order gets it again, if it has something to send."""
-        owing = set(self._senders[self.pending].tolist()) if self.state not in OVER else set()
+        owing = set(self._senders[self.pending].tolist()) if not self.over else set()
         self._ask(sorted(self._newcomers & owing))
         self._newcomers.clear()
 
@@ -238,7 +241,7 @@ class Round:
             return Signal.GIVE_UP
         if self.stop.done(self):
             return Signal.MET
-        nothing = self._count == len(self.got) or not self.pending.any()
+        nothing = self._count == self._all or not self.pending.any()
         if self.state is State.SETTLING:
             return Signal.TAKE if nothing or self._overdue() else None
         if nothing or self.stop.hopeless(self):
@@ -275,12 +278,13 @@ class Round:
 
     def _follow(self, signal: Signal) -> None:
         self.state = TRANSITIONS[self.state, signal]
+        self.over = self.state in OVER
         if signal is Signal.ASK:
             self._attempts += 1
             self._ask(self._askable())
         elif signal is Signal.REMIND:
             self._say_who_is_late()
-        if self.state in OVER:
+        if self.over:
             self.time = self.clock
         if self.state is State.FAILED:
             self._give_up()
@@ -312,15 +316,17 @@ class Round:
     def _why(self) -> str:
         lost = f"workers {sorted(self.lost)} are lost" if self.lost else "no worker is lost"
         failed = f", workers {sorted(self.failures)} failed" if self.failures else ""
+        digits = self.decoded.exact() and not self.exact
+        fault = f"amplify rounding by {self.decoded.gain:.2g}" if digits else "do not determine the gradient"
         return (
-            f"{self.code.name}: round {self.number} has {self._count} of {len(self.got)} messages, which do not "
-            f"determine the gradient; {lost}{failed}, {self.damaged} messages came damaged. Use a code that tolerates more "
-            'stragglers, or on_shortfall="approximate" or "skip".'
+            f"{self.code.name}: round {self.number} has {self._count} of {len(self.got)} messages, which {fault}; "
+            f"{lost}{failed}, {self.damaged} messages came damaged. Use a code that tolerates more stragglers, or "
+            'on_shortfall="approximate" or "skip".'
         )
 
     def _release(self) -> None:
         """Let workers go that have nothing to contribute any more."""
-        if self._early is None and self.state not in OVER:
+        if self._early is None and not self.over:
             return
         idle = self._needless() - self._idle - self.lost.keys()
         if idle:
@@ -328,16 +334,18 @@ class Round:
             self._out.append(Cancel(tuple(sorted(idle)), self.number))
 
     def _needless(self) -> set[int]:
-        if self.state in OVER or self._early is None:
+        if self.over or self._early is None:
             return set(self._senders[self.pending].tolist())
         wanted = ~self._early.parts_met[self._early.part]
         return set(self._senders[self.pending].tolist()) - set(self._senders[wanted].tolist())
 
     def _set_alarm(self) -> None:
-        if self.state in OVER:
+        if self.over:
             return
-        alarms = (self.stop.alarm(self), self._limit, self._remind)
-        until = min((alarm for alarm in alarms if alarm is not None), default=None)
+        until = self.stop.alarm(self)
+        for alarm in (self._limit, self._remind):
+            if alarm is not None and (until is None or alarm < until):
+                until = alarm
         if until != self._until:
             self._until = until
             self._out.append(Until(until))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
+from ..errors import Invalid
 from ..scheme.program import Outgoing, Program
 from .payload import number_type, pack
 from .worker import work
@@ -26,6 +27,10 @@ Send = Callable[[Outgoing, Any, int, Times], None]
 """send(message, payload as `pack` gives it, checksum, times of the tasks since the last message, which are cleared then)"""
 
 
+REAL = "fiub"
+"""Kinds of numbers that a partial gradient may have."""
+
+
 class Abandoned(Exception):
     """The round is over or cancelled: the worker need not go on."""
 
@@ -34,7 +39,7 @@ class Abandoned(Exception):
 class Job:
     """An order as a worker sees it. origin: when the round began, on this worker's monotonic clock.
 
-    params: an array object of its own, by which a problem may tell this order from others.
+    params: an array object of its own, by which a problem may tell this order from others. program: for this round only.
     """
 
     round: int
@@ -42,6 +47,7 @@ class Job:
     params: NDArray[Any]
     origin: float
     delays: NDArray[np.float64] | None = None
+    program: Program | None = None
 
     def now(self) -> float:
         """Seconds since the round began."""
@@ -68,7 +74,9 @@ class Share:
     @cached_property
     def adds(self) -> bool:
         """Whether the problem adds partial gradients up by itself."""
-        return hasattr(self.problem, "accumulate") and self.dtype.kind != "c"
+        from ..problems.base import Accumulates
+
+        return isinstance(self.problem, Accumulates) and self.dtype.kind != "c"
 
 
 def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: Callable[[float], None]) -> None:
@@ -78,12 +86,14 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
     """
     times: Times = []
     params, step, origin, delays = job.params, job.step, job.origin, job.delays
-    problem, slices, clock = share.problem, share.slices, time.monotonic
+    problem, slices, clock, program = share.problem, share.slices, time.monotonic, job.program or share.program
 
     def grad(part: int, block: int) -> Any:
-        began = clock()
-        partial = problem.grad(params, part, slices[block], step)
+        began, where = clock(), slices[block]
+        partial = problem.grad(params, part, where, step)
         times.extend((began - origin, clock() - origin))
+        if np.shape(partial) != (where.stop - where.start,) or (type(partial) is np.ndarray and partial.dtype.kind not in REAL):
+            raise _unfit(problem, part, partial, where)
         return partial
 
     def accumulate(part: int, block: int, coef: Any, total: Any) -> Any:
@@ -93,17 +103,25 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         return total
 
     def deliver(message: Outgoing, numbers: Any) -> None:
-        if delays is not None and job.now() < (due := float(delays[share.program.place[message.index]])):
+        if delays is not None and job.now() < (due := float(delays[program.place[message.index]])):
             wait(origin + due)
-            times[:] = stretched(times, job.now(), share.program.work[: message.after])
-        payload, checksum = pack(message, numbers, job.round, share.dtype, share.checked)
+            times[:] = stretched(times, job.now(), program.work[: message.after])
+        payload, checksum = pack(message, numbers, job.step, share.dtype, share.checked)
         send(message, payload, checksum, times)
         times.clear()
 
     try:
-        work(share.program, grad, deliver, stopped, accumulate if share.adds else None)
+        work(program, grad, deliver, stopped, accumulate if share.adds else None)
     except Abandoned:
         return
+
+
+def _unfit(problem: Problem, part: int, partial: Any, where: slice) -> Invalid:
+    kind, length = getattr(partial, "dtype", type(partial).__name__), where.stop - where.start
+    return Invalid(
+        f"{type(problem).__name__}.grad must give {length} real numbers, one for each coordinate of {where}, but for partition "
+        f"{part} it gave shape {np.shape(partial)} of {kind}. Sum over the samples, and take the coordinates `where`."
+    )
 
 
 def stretched(times: Times, end: float, work: tuple[float, ...]) -> Times:
@@ -126,9 +144,11 @@ def share_of(problem: Any, code: Code, worker: int, checked: bool = True) -> Sha
 def cut(problem: Any, program: Program) -> Problem:
     """A problem without the partitions that a program does not need, if it can be cut: `problem.only(parts)`, or
     `problem.share(worker, parts)` where it wants to know whose share it is."""
+    from ..problems.base import Restricts, Shares
+
     parts = {part for part, _ in program.tasks}
-    if hasattr(problem, "share"):
-        return problem.share(program.worker, parts)  # type: ignore[no-any-return]
-    if hasattr(problem, "only"):
-        return problem.only(parts)  # type: ignore[no-any-return]
+    if isinstance(problem, Shares):
+        return problem.share(program.worker, parts)
+    if isinstance(problem, Restricts):
+        return problem.only(parts)
     return problem  # type: ignore[no-any-return]

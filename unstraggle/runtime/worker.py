@@ -73,8 +73,8 @@ def _hold(program: Program, grad: Grad, send: Send, stopped: Callable[[], bool])
 
 def encode(message: Outgoing, partials: dict[tuple[int, int], Any]) -> Any:
     """The payload of a message: its linear combination of partial gradients."""
-    first, *rest = zip(message.parts, message.coef, strict=True)
-    payload = first[1] * partials[first[0], message.block]
-    for part, coef in rest:
-        payload += coef * partials[part, message.block]
+    (first, coef), *rest = zip(message.pairs, message.coef, strict=True)
+    payload = coef * partials[first]
+    for pair, coef in rest:
+        payload += coef * partials[pair]
     return payload

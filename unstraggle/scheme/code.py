@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,14 +15,15 @@ from scipy.sparse import csr_array
 
 from ..blocks import block_slices
 from ..errors import Invalid
+from ..quantizers.base import Codec
+from ..quantizers.plain import PLAIN, Plain
 from .program import Outgoing, Program
 
 if TYPE_CHECKING:
-    from ..quantizers import Quantizer
-    from .decoders import Decoder
+    from .decoders import Decoder, Linear
     from .noise import NoiseGain
 
-FULL_BITS = 32
+FULL_BITS = PLAIN.bits
 """Bits a coordinate of a message that is not quantised."""
 
 
@@ -68,27 +71,63 @@ class Messages:
     """What the workers send: row m is one linear combination of partial gradients over one block of coordinates.
 
     worker: (M,) who sends it. after: (M,) once that many of its tasks are done. coef: (M, k) sparse, the papers' encoding
-    matrix with a row a message, real or complex. bits: (M,) bits a coordinate on the wire.
+    matrix with a row a message, real or complex. mixes: a message may also combine blocks with each other, which are then as
+    many, and equally long: coef is (M, k * mixes), and column part * mixes + block stands for that block of that partial
+    gradient. codec: how each message becomes bytes, one for all or one for each; `Plain()`
+    for numbers as they are. `bits` and `plain` are what the codecs say.
+
+    >>> from unstraggle.quantizers import QSGD, Plain
+    >>> Messages([0, 1], [1, 1], np.eye(2), codec=[QSGD(4), Plain()]).bits
+    array([ 4, 32])
     """
 
     worker: NDArray[np.int64]
     after: NDArray[np.int64]
     block: NDArray[np.int64]
     coef: csr_array[Any]
-    bits: NDArray[np.int64]
+    codec: tuple[Codec, ...]
+    mixes: int
 
     def __init__(
-        self, worker: ArrayLike, after: ArrayLike, coef: Any, block: ArrayLike = 0, bits: ArrayLike = FULL_BITS
+        self,
+        worker: ArrayLike,
+        after: ArrayLike,
+        coef: Any,
+        block: ArrayLike = 0,
+        codec: Codec | Iterable[Codec] = PLAIN,
+        mixes: int = 1,
     ) -> None:
         size = np.size(worker)
+        _set(self, mixes=int(mixes))
         _set(self, worker=_integers("Messages.worker", worker, size), after=_integers("Messages.after", after, size))
-        _set(self, block=_integers("Messages.block", block, size), bits=_integers("Messages.bits", bits, size))
-        _set(self, coef=_sparse(coef, size))
-        if size and self.bits.min() < 1:
-            raise Invalid(f"Messages.bits needs at least 1 bit a coordinate, but got {self.bits.min()}.")
+        _set(self, block=_integers("Messages.block", block, size), coef=_sparse(coef, size), codec=_codecs(codec, size))
+        if np.iscomplexobj(self.coef.data) and not self.plain.all():
+            raise Invalid("Messages.codec needs real coefficients where numbers are not plain, but Messages.coef is complex.")
 
     def __len__(self) -> int:
         return len(self.worker)
+
+    def changed(self, **columns: Any) -> Messages:
+        """The same table with other columns."""
+        mine = {name: getattr(self, name) for name in ("worker", "after", "coef", "block", "codec", "mixes")}
+        return Messages(**{**mine, **columns})
+
+    def pairs(self, m: int) -> list[tuple[int, int]]:
+        """The (partition, block) pairs that message m combines."""
+        columns = self.coef.indices[self.coef.indptr[m] : self.coef.indptr[m + 1]].tolist()
+        if self.mixes == 1:
+            return [(part, int(self.block[m])) for part in columns]
+        return [divmod(column, self.mixes) for column in columns]
+
+    @cached_property
+    def bits(self) -> NDArray[np.int64]:
+        """(M,) bits a coordinate on the wire."""
+        return _frozen(np.array([codec.bits for codec in self.codec], dtype=np.int64))
+
+    @cached_property
+    def plain(self) -> NDArray[np.bool_]:
+        """(M,) whether the numbers go as they are."""
+        return _frozen(np.array([isinstance(codec, Plain) for codec in self.codec], dtype=bool))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +135,7 @@ class Code:
     """A scheme: who computes what, who sends what after how many tasks, and how what arrived is decoded.
 
     `blocks` are fractions of the coordinates. `data`, where present, replaces the raw partitions by encoded ones (Lagrange
-    coding); every other code works on the partial gradients of any model. `quantizer` makes payloads of the messages that have
-    fewer than 32 bits, each with its own number of bits.
+    coding); every other code works on the partial gradients of any model.
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> code = cyclic_repetition(6, s=2)
@@ -112,7 +150,6 @@ class Code:
     decoder: Decoder
     blocks: tuple[float, ...] = (1.0,)
     data: Any = None
-    quantizer: Quantizer | None = None
 
     def __post_init__(self) -> None:
         self.check()
@@ -120,7 +157,7 @@ class Code:
     @property
     def k(self) -> int:
         """Partitions."""
-        return int(self.messages.coef.shape[1])
+        return int(self.messages.coef.shape[1]) // self.messages.mixes
 
     @property
     def threshold(self) -> int | None:
@@ -149,11 +186,6 @@ class Code:
         work = np.append(self.tasks.work, 0.0)[self.tasks.queues].cumsum(axis=1)
         return _frozen(work[self.messages.worker, self.messages.after - 1])
 
-    @cached_property
-    def last_task(self) -> NDArray[np.int64]:
-        """(M,) the task after which message m may leave."""
-        return _frozen(self.tasks.queues[self.messages.worker, self.messages.after - 1])
-
     def program(self, worker: int) -> Program:
         """All that one worker must know to take part: small and picklable."""
         if not 0 <= worker < self.n:
@@ -165,25 +197,28 @@ class Code:
 
     def _outgoing(self, m: int) -> Outgoing:
         table = self.messages
-        row = slice(table.coef.indptr[m], table.coef.indptr[m + 1])
-        parts, coef = table.coef.indices[row].tolist(), table.coef.data[row].tolist()
-        after, block, bits = int(table.after[m]), int(table.block[m]), int(table.bits[m])
-        return Outgoing(m, after, block, tuple(parts), tuple(coef), bits, self.quantizer_of(m))
-
-    def quantizer_of(self, m: int) -> Quantizer | None:
-        """What turns message m into bytes; None where the numbers go as they are."""
-        bits = int(self.messages.bits[m])
-        if bits == FULL_BITS:
-            return None
-        from ..quantizers import of_bits
-
-        return of_bits(bits, self.quantizer)
+        coef = table.coef.data[table.coef.indptr[m] : table.coef.indptr[m + 1]].tolist()
+        codec = PLAIN if table.plain[m] else deepcopy(table.codec[m])  # its own: it may remember what it encoded
+        return Outgoing(m, int(table.after[m]), int(table.block[m]), tuple(table.pairs(m)), tuple(coef), codec)
 
     def noise_gain(self, rng: Any = 0) -> NoiseGain:
         """How much decoding amplifies rounding or quantisation noise: median and worst over survivor sets."""
         from .noise import noise_gain
 
         return noise_gain(self, rng=rng)
+
+    def save(self, path: PathLike[str] | str) -> None:
+        """Write all of it to a file (.npz, no pickle), for codes that no expression makes; `Code.read` reads it again."""
+        from .saved import save
+
+        save(self, path)
+
+    @staticmethod
+    def read(path: PathLike[str] | str, decoders: Sequence[type[Linear]] = (), codecs: Sequence[type[Any]] = ()) -> Code:
+        """The code in a file of `save`; everything in it is checked. decoders, codecs: classes of your own that it has."""
+        from .saved import read
+
+        return read(path, decoders, codecs)
 
     def check(self) -> None:
         """Raise `Invalid` unless the tables fit together; `testing.check_code` also tests what they mean."""
@@ -236,6 +271,12 @@ def _check_blocks(code: Code) -> None:
     for name, values in (("Tasks.block", code.tasks.block), ("Messages.block", code.messages.block)):
         if values.min() < 0 or values.max() >= len(sizes):
             raise Invalid(f"{code.name}: {name} must lie in 0..{len(sizes) - 1}, but has {values.min()}..{values.max()}.")
+    mixes, columns = code.messages.mixes, code.messages.coef.shape[1]
+    if mixes != 1 and (mixes != len(sizes) or np.ptp(sizes) > 1e-9 or columns % mixes):
+        raise Invalid(
+            f"{code.name}: messages that mix {mixes} blocks need as many equal blocks and a column for each pair of partition "
+            f"and block, but got blocks {code.blocks} and {columns} columns."
+        )
 
 
 def _check_causality(code: Code) -> None:
@@ -244,10 +285,11 @@ def _check_causality(code: Code) -> None:
     empty = np.flatnonzero(np.diff(messages.coef.indptr) == 0)
     if len(empty):
         raise Invalid(f"{code.name}: message {empty[0]} combines nothing. Leave such messages out of the table.")
-    rows, parts = messages.coef.nonzero()
+    rows, columns = messages.coef.nonzero()
+    parts, block = (columns, messages.block[rows]) if messages.mixes == 1 else np.divmod(columns, messages.mixes)
     shape = (code.n, code.k, len(code.blocks))
     have = np.ravel_multi_index((tasks.worker, tasks.part, tasks.block), shape)
-    want = np.ravel_multi_index((messages.worker[rows], parts, messages.block[rows]), shape)
+    want = np.ravel_multi_index((messages.worker[rows], parts, block), shape)
     order = np.lexsort((tasks.position, have))
     found = np.minimum(np.searchsorted(have[order], want), len(have) - 1)
     task = order[found]
@@ -256,7 +298,7 @@ def _check_causality(code: Code) -> None:
         first = int(np.flatnonzero(~computed)[0])
         m, part = rows[first], parts[first]
         raise Invalid(
-            f"{code.name}: message {m} combines partition {part} (block {messages.block[m]}), which its worker "
+            f"{code.name}: message {m} combines partition {part} (block {block[first]}), which its worker "
             f"{messages.worker[m]} has not computed after {messages.after[m]} tasks. Send it later or drop the coefficient."
         )
 
@@ -284,6 +326,16 @@ def _integers(name: str, values: ArrayLike, size: int) -> NDArray[np.int64]:
     return _column(name, values, size, np.int64)
 
 
+def _codecs(codec: Any, size: int) -> tuple[Codec, ...]:
+    several = (codec,) * size if isinstance(codec, Codec) or not isinstance(codec, Iterable) else tuple(codec)
+    wrong = [each for each in {id(each): each for each in several}.values() if not isinstance(each, Codec)]
+    if wrong:
+        raise Invalid(f"Messages.codec needs codecs such as QSGD(bits=4), but got {wrong[0]!r}. For bits: quantize.")
+    if len(several) != size:
+        raise Invalid(f"Messages.codec needs a codec or one for each of the {size} rows, but got {len(several)}.")
+    return several
+
+
 def _require_positive(name: str, values: NDArray[np.float64]) -> None:
     if not (np.isfinite(values) & (values > 0)).all():
         raise Invalid(f"{name} needs positive finite numbers, but got {values[~(np.isfinite(values) & (values > 0))][0]}.")
@@ -303,10 +355,14 @@ def _sparse(coef: Any, size: int) -> csr_array[Any]:
 
 
 def combine(code: Code, weights: NDArray[Any], payloads: Mapping[int, NDArray[Any]], dim: int) -> NDArray[np.float64]:
-    """The decoded gradient: weights (M,) times the payloads that arrived, block by block, in float64."""
+    """The decoded gradient: weights (M,) times the payloads that arrived, block by block, in float64.
+
+    Where messages mix blocks, weights are (blocks, M), a row for each.
+    """
     gradient = np.zeros(dim)
     slices = block_slices(dim, code.blocks)
     for m, payload in payloads.items():
-        if weights[m] != 0:
-            gradient[slices[code.messages.block[m]]] += (weights[m] * payload).real
+        rows = enumerate(weights[:, m]) if code.messages.mixes > 1 else [(code.messages.block[m], weights[m])]
+        for block, weight in rows:
+            gradient[slices[block]] += (weight * payload).real
     return gradient

@@ -87,15 +87,18 @@ class KnowsWeights(Protocol):
 
 
 class Decoded(NamedTuple):
-    """What a decoder makes of an arrived set: weights (tracks, M), and the relative error of the coefficients they give."""
+    """What a decoder makes of an arrived set: weights (tracks, M), and the relative error of the coefficients they give.
+
+    gain: how much larger the relative rounding error of the gradient is than that of the messages.
+    """
 
     weights: NDArray[Any]
     residual: float
+    gain: float = 1.0
 
-    @property
-    def exact(self) -> bool:
-        """The decoder's word on whether the gradient is exact."""
-        return self.residual <= TOLERANCE
+    def exact(self, eps: float = 0.0) -> bool:
+        """The decoder's word on whether the gradient is exact, from messages whose numbers have a relative error of eps."""
+        return self.residual + self.gain * eps <= tolerance(eps)
 
 
 @runtime_checkable
@@ -105,6 +108,15 @@ class Approximates(Protocol):
     def decode(self, got: NDArray[np.bool_]) -> Decoded:
         """(M,) arrived to weights that come as close to the gradient as it can."""
         ...
+
+
+def tolerance(eps: float = 0.0) -> float:
+    """What still counts as exact for numbers of a relative error of eps: half of their digits.
+
+    >>> [f"{tolerance(float(np.finfo(kind).eps)):.2g}" for kind in ("f4", "f8")]
+    ['0.00035', '1e-06']
+    """
+    return max(TOLERANCE, float(np.sqrt(eps)))
 
 
 def is_exact(decoder: Decoder, got: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -131,7 +143,10 @@ def decode(decoder: Decoder, got: NDArray[np.bool_]) -> Decoded:
 
 @dataclass(frozen=True, eq=False)
 class Linear(ABC):
-    """What all decoders of one part share: rows (M, q) sparse, target (q,), and the rule for recovery, if there is one."""
+    """What all decoders of one part share: rows (M, q) sparse, target (q,), and the rule for recovery, if there is one.
+
+    Where messages mix blocks of coordinates, there is a target for each block, (blocks, q), and weights have a row for each.
+    """
 
     rows: csr_array[Any]
     rule: Need | None = None
@@ -163,8 +178,10 @@ class Linear(ABC):
 
     def decode(self, got: NDArray[np.bool_]) -> Decoded:
         """(M,) arrived to weights that come as close to the target as the decoder can; exact or not."""
-        weights = self._weights(got)
-        return Decoded(weights, float(np.linalg.norm(self._error(weights)) / np.linalg.norm(self.target)))
+        weights, length = self._weights(got), float(np.linalg.norm(self.target))
+        targets = len(np.atleast_2d(self.target))
+        gain = float(np.linalg.norm(weights[:targets] * self.lengths) / length)
+        return Decoded(weights, float(np.linalg.norm(self._error(weights)) / length), gain)
 
     def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
         """(tracks, M) weights where they do not depend on what else arrives, and (M,) ids: of messages with equal ids only the
@@ -177,7 +194,9 @@ class Linear(ABC):
         """(M,) arrived to (tracks, M) weights."""
 
     def _error(self, weights: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(weights[0] @ self.rows - self.target)
+        """(targets * q,) how far the decoded coefficients are from the targets."""
+        targets = np.atleast_2d(self.target)
+        return np.asarray(weights[: len(targets)] @ self.rows - targets).ravel()
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
@@ -210,8 +229,8 @@ class LeastSquares(Linear):
     def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
         copies = np.bincount(self.ids[got], minlength=len(self.distinct))
         solution = self._solve(copies > 0)
-        weights = np.zeros((1, self.size), dtype=solution.dtype)
-        weights[0, got] = solution[self.ids[got]] / copies[self.ids[got]] / self.lengths[got]
+        weights = np.zeros((len(solution), self.size), dtype=solution.dtype)
+        weights[:, got] = solution[:, self.ids[got]] / copies[self.ids[got]] / self.lengths[got]
         return weights
 
     def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
@@ -220,22 +239,23 @@ class LeastSquares(Linear):
         if len(rows) > rows.shape[1] or not np.allclose(rows @ rows.conj().T, np.eye(len(rows)), atol=1e-12):
             return None
         solution = self._solve(np.ones(len(rows), dtype=bool))
-        return (solution[self.ids] / self.lengths)[None], self.ids
+        return solution[:, self.ids] / self.lengths, self.ids
 
     @cached_property
     def _cache(self) -> OrderedDict[bytes, NDArray[Any]]:
         return OrderedDict()
 
     def _solve(self, have: NDArray[np.bool_]) -> NDArray[Any]:
-        """(ids,) weights of the distinct rows at hand, by complete orthogonal factorisation; the latest sets are kept."""
+        """(targets, ids) weights of the distinct rows at hand, by complete orthogonal factorisation; the latest are kept."""
         key = np.packbits(have).tobytes()
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key]
-        solution = np.zeros(len(have), dtype=self.distinct.dtype)
+        targets = np.atleast_2d(self.target)
+        solution = np.zeros((len(targets), len(have)), dtype=self.distinct.dtype)
         if have.any():
             rows = self.distinct[have].T
-            solution[have] = lstsq(rows, self.target, cond=RANK, lapack_driver="gelsy", check_finite=False)[0]
+            solution[:, have] = lstsq(rows, targets.T, cond=RANK, lapack_driver="gelsy", check_finite=False)[0].T
         self._cache[key] = solution
         if len(self._cache) > CACHED_SETS:
             self._cache.popitem(last=False)
@@ -283,6 +303,19 @@ class Fixed(Linear):
 
 
 @dataclass(frozen=True, eq=False)
+class OneStep(Linear):
+    """Every message that arrived counts the same, scale * M / (number of them): one step towards the sum (Charles et al. 2017).
+
+    scale: 1 / (copies of a partition, times their coefficients). Without idle workers M is n.
+    """
+
+    scale: float = 1.0
+
+    def _weights(self, got: NDArray[np.bool_]) -> NDArray[Any]:
+        return np.asarray(got[None] * (self.scale * self.size / max(1, int(got.sum()))))
+
+
+@dataclass(frozen=True, eq=False)
 class Parts:
     """The decoder of a direct sum: every part decodes its own messages."""
 
@@ -305,7 +338,9 @@ class Parts:
 
     def decode(self, got: NDArray[np.bool_]) -> Decoded:
         found = [decode(piece.decoder, got[piece.messages]) for piece in self.pieces]
-        return Decoded(self._joined([one.weights for one in found]), float(self._together([one.residual for one in found])))
+        weights = self._joined([one.weights for one in found])
+        residual, gain = (float(self._together([one[which] for one in found])) for which in (1, 2))
+        return Decoded(weights, residual, gain)
 
     def known(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
         found = [one for piece in self.pieces if (one := known_weights(piece.decoder)) is not None]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import NotRecovered
+from ..errors import Invalid, NotRecovered
 from ..randomness import Seed, generator
 from .code import Code
-from .decoders import parts_of
+from .decoders import is_exact, known_weights, tolerance
 from .recovery import By, recovery_of
 
 
@@ -36,17 +37,33 @@ def noise_gain(code: Code, sets: int = 40, rng: Seed = 0) -> NoiseGain:
     return NoiseGain(float(np.median(gains)), float(np.max(gains)))
 
 
+def require_digits(code: Code, dtype: np.dtype[Any], sets: int = 10) -> float:
+    """The relative error of numbers of a type; refuses codes that decode to noise from some survivors in that type."""
+    eps = float(np.finfo(dtype).eps)
+    if known_weights(code.decoder) is not None or not is_exact(code.decoder, np.ones(len(code.messages), dtype=bool)):
+        return eps
+    worst = noise_gain(code, sets).worst
+    if worst * eps > tolerance(eps):
+        raise Invalid(
+            f"{code.name} amplifies rounding by up to {worst:.2g}, which leaves too little of {dtype} numbers. Use a code that "
+            "keeps its digits, such as fractional_repetition, or cyclic_repetition(construction='null_space'), or float64."
+        )
+    return eps
+
+
 def set_noise_gain(code: Code, got: NDArray[np.bool_], errors: float | NDArray[np.float64] = 1.0) -> float:
     """Noise gain of one arrived set: the largest over the blocks, infinite where float64 cannot decode it.
 
     errors: relative error of each message, (M,); the result is then the relative error of the gradient.
     """
     try:
-        weights = code.decoder.weights(got)[0]
+        weights = code.decoder.weights(got)
     except NotRecovered:
         return float("inf")
     squares = np.abs(weights * _row_lengths(code) * errors) ** 2
-    blocks = np.bincount(code.messages.block, weights=squares, minlength=len(code.blocks))
+    blocks = squares.sum(axis=1)
+    if code.messages.mixes == 1:
+        blocks = np.bincount(code.messages.block, weights=squares[0], minlength=len(code.blocks))
     return float(np.sqrt(blocks.max() / code.k))
 
 
@@ -75,7 +92,6 @@ def recovering_set(code: Code, order: NDArray[np.int64], by: By) -> NDArray[np.b
 
 def _row_lengths(code: Code) -> NDArray[np.float64]:
     """(M,) length of each message for orthonormal partial gradients; 1 for encoded data, where it is not known."""
-    lengths = np.ones(len(code.messages))
-    for part in parts_of(code.decoder) if code.data is None else ():
-        lengths[part.messages] = part.decoder.lengths
-    return lengths
+    if code.data is not None:
+        return np.ones(len(code.messages))
+    return np.sqrt(np.asarray(abs(code.messages.coef).power(2).sum(axis=1)).ravel())

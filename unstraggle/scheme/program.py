@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..quantizers import Quantizer
+import numpy as np
+
+from ..quantizers.base import Codec
+from ..quantizers.plain import PLAIN
 
 
 @dataclass(frozen=True)
 class Outgoing:
-    """One message of a worker: sum of coef[i] * (partial gradient of parts[i]) over one block of coordinates.
+    """One message of a worker: the sum of coef[i] times block pairs[i][1] of the partial gradient of partition pairs[i][0].
 
-    quantizer: makes the payload's bytes; None: the numbers go as they are.
+    block: the one whose length it has; as a rule all pairs are of it. codec: makes the payload's bytes. It is this message's
+    own, and may remember what it encoded.
     """
 
     index: int
     after: int
     block: int
-    parts: tuple[int, ...]
+    pairs: tuple[tuple[int, int], ...]
     coef: tuple[complex, ...]
-    bits: int
-    quantizer: Quantizer | None = None
+    codec: Codec = PLAIN
 
 
 @dataclass(frozen=True)
@@ -59,22 +62,22 @@ class Program:
         """The messages that each task's partial gradient goes into, with its coefficients; a task done twice counts once."""
         table: dict[tuple[int, int], list[tuple[int, complex]]] = {task: [] for task in self.tasks}
         for message in self.messages:
-            for part, coef in zip(message.parts, message.coef, strict=True):
-                table[part, message.block].append((message.index, coef))
+            for pair, coef in zip(message.pairs, message.coef, strict=True):
+                table[pair].append((message.index, coef))
         return tuple(tuple(table.pop(task, ())) for task in self.tasks)
 
     @cached_property
     def plain(self) -> frozenset[int]:
         """Messages that are one partial gradient as it is."""
-        return frozenset(m.index for m in self.messages if len(m.parts) == 1 and m.coef[0] == 1)
+        return frozenset(m.index for m in self.messages if len(m.pairs) == 1 and m.coef[0] == 1)
 
     @cached_property
     def last_use(self) -> dict[tuple[int, int], int]:
         """The task count after which a partial gradient is needed no more."""
         uses: dict[tuple[int, int], int] = {}
         for message in self.messages:
-            for part in message.parts:
-                uses[part, message.block] = max(message.after, uses.get((part, message.block), 0))
+            for pair in message.pairs:
+                uses[pair] = max(message.after, uses.get(pair, 0))
         return uses
 
     @cached_property
@@ -93,6 +96,25 @@ class Program:
     def folds(self) -> bool:
         """Whether partial gradients are added to their messages at once. Almost always that needs the least memory."""
         return self.waiting[0] <= self.waiting[1]
+
+
+def packed(program: Program) -> bytes:
+    """A program of plain messages as JSON, for those that change from round to round: short, and safe to read."""
+    messages = [
+        [m.index, m.after, m.block, m.pairs, [[complex(c).real, complex(c).imag] for c in m.coef]] for m in program.messages
+    ]
+    words = [program.worker, program.tasks, messages, program.work, any(np.iscomplexobj(m.coef) for m in program.messages)]
+    return json.dumps(words).encode()
+
+
+def unpacked(data: bytes) -> Program:
+    """The program that was packed."""
+    worker, tasks, messages, work, twisted = json.loads(data)
+    made = []
+    for index, after, block, pairs, coef in messages:
+        numbers = tuple(complex(*c) if twisted else c[0] for c in coef)
+        made.append(Outgoing(index, after, block, tuple(map(tuple, pairs)), numbers))
+    return Program(worker, tuple(map(tuple, tasks)), tuple(made), tuple(work))
 
 
 def _most(spans: list[tuple[int, int]], steps: int) -> int:

@@ -70,7 +70,7 @@ class Basis:
 
     def __init__(self, part: LeastSquares) -> None:
         self.ids, self.rows = part.ids.tolist(), part.distinct
-        self.target: NDArray[Any] = part.target.astype(self.rows.dtype)
+        self.target: NDArray[Any] = np.atleast_2d(part.target).astype(self.rows.dtype)
         self.goal = TOLERANCE * float(np.linalg.norm(part.target))
 
     def begin(self) -> SpanProgress:
@@ -104,7 +104,7 @@ class SpanProgress:
         if length <= RANK:
             return
         self._basis[self._rank] = vector / length
-        self._rest = self._rest - (self._basis[self._rank].conj() @ self._rest) * self._basis[self._rank]
+        self._rest = self._rest - np.outer(self._rest @ self._basis[self._rank].conj(), self._basis[self._rank])
         self._rank += 1
         self.met = bool(np.linalg.norm(self._rest) <= self._goal)
 

@@ -102,11 +102,15 @@ def span_part_times(code: Code, arrivals: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def span_times(part: Any, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(R,) when the target enters the span of the arrived rows of one part; a decoder that is no least squares is asked."""
+    """(R,) when all targets are in the span of the arrived rows of one part; a decoder that is no least squares is asked."""
     if not isinstance(part, LeastSquares):
         return _asked_times(part, arrivals)
+    return np.asarray(np.max([_target_times(part, target, arrivals) for target in np.atleast_2d(part.target)], axis=0))
+
+
+def _target_times(part: LeastSquares, goal: NDArray[Any], arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
     times = np.empty(len(arrivals))
-    target = part.target.astype(part.distinct.dtype)
+    target = goal.astype(part.distinct.dtype)
     step = max(1, SPAN_BYTES // (8 * arrivals.shape[1]))
     for at in range(0, len(arrivals), step):
         chunk = np.ascontiguousarray(arrivals[at : at + step])

@@ -97,7 +97,7 @@ class Recovered:
             )
 
     def done(self, round: Round) -> bool:
-        return round.recovered(self.by) and round.decoded.exact
+        return round.recovered(self.by) and round.exact
 
     def hopeless(self, round: Round) -> bool:
         if not round.gone:

@@ -6,13 +6,16 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import codes, latency
+from .. import codes, latency, quantizers
 from ..checks import require_known
 from ..errors import Invalid
 from ..latency import Latency
 from ..scheme.code import Code
 
 LONGEST = 10_000
+CODECS = ("ErrorFeedback", "Identity", "Plain", "QSGD", "Sign")
+SAVED = ".npz"
+"""How files of saved codes end."""
 
 
 def parse_code(text: str) -> Code:
@@ -21,10 +24,22 @@ def parse_code(text: str) -> Code:
     >>> parse_code("cluster(correlated_mmc(10, load=10, order=6), times=4)").n
     40
     """
-    code = _parse(text, {name: getattr(codes, name) for name in codes.__all__ if name.islower()}, "code")
+    if "<" in text:
+        raise Invalid(f"{text!r} is the name of a code that no expression makes. Save the code: code.save('code.npz').")
+    known = {name: getattr(codes, name) for name in codes.SCHEMES}
+    code = _parse(text, known | {name: getattr(quantizers, name) for name in CODECS}, "code")
     if not isinstance(code, Code):
         raise Invalid(f"A code expression must be a call such as cyclic_repetition(10, s=2), but got {text!r}.")
     return code
+
+
+def find_code(text: str) -> Code:
+    """The code that a user names: an expression, or a file of `Code.save`, which ends with .npz.
+
+    >>> find_code("uncoded(4)").n
+    4
+    """
+    return Code.read(text) if text.strip().endswith(SAVED) else parse_code(text)
 
 
 def parse_latency(text: str) -> Latency:
@@ -35,7 +50,7 @@ def parse_latency(text: str) -> Latency:
     """
     models = {name: getattr(latency, name) for name in latency.MODELS}
     model: Latency = _parse(text, models, "latency model")
-    if not hasattr(model, "sample"):
+    if not isinstance(model, Latency):
         raise Invalid(f"A latency expression must be a call such as ShiftedExponential(rate=10, shift=0.01), but got {text!r}.")
     return model
 

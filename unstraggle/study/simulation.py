@@ -17,7 +17,7 @@ from ..runtime.events import Arrived, Elapsed, Event
 from ..runtime.instructions import Cancel
 from ..runtime.round import Round, Terms, require_sending, require_stop_by
 from ..runtime.states import State
-from ..scheme.arrivals import Latency, Speeds, checked
+from ..scheme.arrivals import Latency, Resumes, Speeds, checked
 from ..scheme.code import Code
 from ..scheme.decoders import TOLERANCE
 from ..scheme.recovery import By, Sending
@@ -160,7 +160,7 @@ def _chunk(
 
 def _from_round(latency: Any, first: int) -> Any:
     """The model from a later round on, for models that replay rounds in order."""
-    return latency.from_round(first) if first and hasattr(latency, "from_round") else latency
+    return latency.from_round(first) if first and isinstance(latency, Resumes) else latency
 
 
 def _fused_piece(code: Code, latency: Any, sending: Sending, rounds: int, rng: np.random.Generator) -> Result:

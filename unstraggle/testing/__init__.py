@@ -1,24 +1,26 @@
-"""Contracts for people who write their own codes, engines and quantisers."""
+"""Contracts for people who write their own codes, engines and codecs."""
 
 from __future__ import annotations
 
+from ..scheme.saved import same_code
 from .approximate import ApproximateReport
+from .codecs import BrokenCodec, CodecReport, check_codec
 from .codes import CodeReport, check_code
 from .engines import BrokenEngine, EngineReport, check_engine
-from .quantizers import BrokenQuantizer, QuantizerReport, check_quantizer
 from .shared import BrokenCode, Recorded, example_payloads
 
 __all__ = [
     "ApproximateReport",
     "BrokenCode",
+    "BrokenCodec",
     "BrokenEngine",
-    "BrokenQuantizer",
     "CodeReport",
+    "CodecReport",
     "EngineReport",
-    "QuantizerReport",
     "Recorded",
     "check_code",
+    "check_codec",
     "check_engine",
-    "check_quantizer",
     "example_payloads",
+    "same_code",
 ]

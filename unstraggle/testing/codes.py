@@ -12,7 +12,7 @@ from ..errors import NotRecovered
 from ..latency import ShiftedExponential
 from ..randomness import Seed, generator
 from ..scheme.code import Code, combine
-from ..scheme.decoders import TOLERANCE, Span, parts_of
+from ..scheme.decoders import TOLERANCE, Span, parts_of, tolerance
 from ..scheme.noise import NoiseGain, noise_gain, recovering_set, survivor_sets
 from ..scheme.recovery import By, Sending
 from ..scheme.rule import Need
@@ -33,11 +33,19 @@ class CodeReport:
 
     def __str__(self) -> str:
         gain = self.noise_gain
+        digits = ", ".join(f"{kind} {'kept' if kept else 'lost'}" for kind, kept in self.digits.items())
         return (
             f"{self.name}: keeps its promises\n  survivor sets decoded    {self.sets}\n"
             f"  worst relative error     {self.worst_error:.2g}\n"
-            f"  noise gain               median {gain.median:.3g}, worst {gain.worst:.3g}"
+            f"  noise gain               median {gain.median:.3g}, worst {gain.worst:.3g}\n"
+            f"  digits                   {digits}"
         )
+
+    @property
+    def digits(self) -> dict[str, bool]:
+        """In which types of numbers the gradient keeps its digits, whoever survives; a run in another type is refused."""
+        kinds = {kind: float(np.finfo(kind).eps) for kind in ("float32", "float64")}
+        return {kind: self.noise_gain.worst * eps <= tolerance(eps) for kind, eps in kinds.items()}
 
 
 def check_code(
@@ -107,7 +115,8 @@ def _check_rule(code: Code, sets: int, rng: np.random.Generator) -> None:
 def _avoiding_sets(code: Code, rng: np.random.Generator) -> Iterator[NDArray[np.bool_]]:
     """For every partition: messages without it first, then as many others as the rule wants."""
     for part in rng.permutation(code.k)[:200]:
-        holds = np.isin(np.arange(len(code.messages)), code.messages.coef[:, [part]].nonzero()[0])
+        columns = part * code.messages.mixes + np.arange(code.messages.mixes)
+        holds = np.isin(np.arange(len(code.messages)), code.messages.coef[:, columns].nonzero()[0])
         yield recovering_set(code, np.lexsort((rng.random(len(holds)), holds)), "rule")
 
 
@@ -121,9 +130,15 @@ def _check_decoding(code: Code, sets: int, rng: np.random.Generator) -> tuple[in
             weights = code.decoder.weights(got)
         except NotRecovered as error:
             raise BrokenCode(f"{code.name}: {np.flatnonzero(got).tolist()} should decode. {error}") from error
-        require(weights.shape == (1, len(got)), code, f"weights have shape {weights.shape} instead of (1, {len(got)}).")
-        require(not weights[0, ~got].any(), code, "the decoder uses messages that did not arrive.")
-        decoded = combine(code, weights[0], {m: payloads[m] for m in np.flatnonzero(got).tolist()}, len(gradient))
+        shape = (code.messages.mixes, len(got))
+        require(weights.shape == shape, code, f"weights have shape {weights.shape} instead of {shape}.")
+        require(not weights[:, ~got].any(), code, "the decoder uses messages that did not arrive.")
+        decoded = combine(
+            code,
+            weights if code.messages.mixes > 1 else weights[0],
+            {m: payloads[m] for m in np.flatnonzero(got).tolist()},
+            len(gradient),
+        )
         errors.append(float(np.linalg.norm(decoded - gradient) / np.linalg.norm(gradient)))
         require(
             errors[-1] <= TOLERANCE,

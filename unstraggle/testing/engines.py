@@ -63,10 +63,11 @@ def check_engine(
 
     codes: by default one of each kind: a single message, several messages, clusters, blocks, a complex code, encoded data,
     fixed weights, two tracks and quantised messages. Exact codes must give the gradient to 1e-9; of the others, what their
-    decoder makes of the messages that came. faults: whether to see also what becomes of damaged and late messages, repeated
-    and cancelled orders, errors of the problem, and times to come back at. signals: whether to stop and kill workers, where the
-    engine has `pid(worker)`. within: seconds after which a call that has not returned, and what has not happened, never will;
-    more than the engine's heartbeat. Raises `BrokenEngine` for the first promise that is not kept.
+    decoder makes of the messages that came; codecs with memory cannot be compared, for who was late decides what they remember.
+    faults: whether to see also what becomes of damaged and late messages, repeated and cancelled orders, errors of the problem,
+    and times to come back at. signals: whether to stop and kill workers, where the engine has `pid(worker)`. within: seconds
+    after which a call that has not returned, and what has not happened, never will; more than the engine's heartbeat. Raises
+    `BrokenEngine` for the first promise that is not kept.
     """
     random, seen, errors = generator(rng), 0, [0.0]
     for code in default_codes() if codes is None else codes:
@@ -133,7 +134,7 @@ def _stop(code: Code) -> Stop:
 def _check_round(code: Code, problem: LeastSquares, master: Master, params: NDArray[Any], step: int) -> float:
     estimate = master.gradient(params, step)
     expected = problem.gradient(params)[None]
-    if isinstance(master.stop, Deadline) or (code.messages.bits != 32).any():
+    if isinstance(master.stop, Deadline) or not code.messages.plain.all():
         expected = _in_one_process(code, prepared(problem, code), params, estimate)
     error = float(np.abs(estimate.tracks - expected).max() / np.abs(expected).max())
     if not error <= EXACT:
@@ -147,7 +148,7 @@ def _in_one_process(code: Code, problem: Problem, params: NDArray[Any], estimate
     gather = Gather(code, problem.dim, np.dtype(problem.dtype))
 
     def send(message: Outgoing, payload: Any) -> None:
-        data, _ = pack(message, payload, estimate.round, numbers)
+        data, _ = pack(message, payload, estimate.step, numbers)
         if estimate.got[message.index]:
             gather.add([Message(int(code.messages.worker[message.index]), message.index, estimate.round, 0.0, data)])
 

@@ -10,16 +10,18 @@ if TYPE_CHECKING:
     from .coded import Coded
     from .info import Info
     from .lightning import CodedStrategy
+    from .module import TorchModule
     from .profile import Profile, profile_blocks
     from .two_track_adam import TwoTrackAdam
 
-__all__ = ["Coded", "CodedStrategy", "Info", "Profile", "TwoTrackAdam", "accelerated", "profile_blocks"]
+__all__ = ["Coded", "CodedStrategy", "Info", "Profile", "TorchModule", "TwoTrackAdam", "accelerated", "profile_blocks"]
 
 HOMES = {
     "Coded": ".coded",
     "CodedStrategy": ".lightning",
     "Info": ".info",
     "Profile": ".profile",
+    "TorchModule": ".module",
     "TwoTrackAdam": ".two_track_adam",
     "accelerated": ".accelerate",
     "profile_blocks": ".profile",

@@ -11,6 +11,9 @@ from ..errors import Invalid
 
 Rows = NDArray[np.int64]
 
+REMEMBERED = 1 << 17
+"""Draws that are kept: several runs on the same seed then draw them once."""
+
 
 class Batches:
     """An epoch goes through every sample once, `batch` samples a step; the last step of an epoch takes what is left.
@@ -43,6 +46,10 @@ class Batches:
     def steps(self) -> int:
         """Steps of an epoch."""
         return self.samples // self.batch if self.drop_last else -(-self.samples // self.batch)
+
+    def scale(self, part: int) -> float:
+        """By what the sum over a partition's samples of a step is multiplied: they count for themselves."""
+        return 1.0
 
     def size(self, step: int) -> int:
         """Samples of a step, over all partitions."""
@@ -84,6 +91,48 @@ class Batches:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_orders": {}}
+
+
+class Draws:
+    """As many samples of each partition in every step, drawn anew by (seed, step, partition), without replacement.
+
+    sizes: (k,) samples of each partition. batch: samples a partition and step, which stand for all of it; None takes all.
+
+    >>> draws = Draws((4, 6), batch=2, seed=0)
+    >>> len(draws.rows(7, part=1)), draws.scale(1)
+    (2, 3.0)
+    """
+
+    def __init__(self, sizes: tuple[int, ...], batch: int | None, seed: int) -> None:
+        self.sizes, self.batch, self.seed = sizes, batch, seed
+        if batch is not None and not 1 <= batch <= min(sizes):
+            raise Invalid(
+                f"A batch needs 1 <= batch <= {min(sizes)}, the smallest partition, but got batch={batch}. "
+                "Use batch=None for whole partitions, or fewer of them."
+            )
+        self._drawn: dict[tuple[int, int], Rows] = {}
+
+    def rows(self, step: int, part: int) -> Rows:
+        """The samples of a step in one partition, as places in that partition."""
+        if self.batch is None:
+            return np.arange(self.sizes[part])
+        if (step, part) not in self._drawn:
+            if len(self._drawn) >= REMEMBERED:
+                self._drawn.clear()
+            rng = np.random.default_rng((self.seed, step, part))
+            self._drawn[step, part] = rng.choice(self.sizes[part], self.batch, replace=False)
+        return self._drawn[step, part]
+
+    def scale(self, part: int) -> float:
+        """By what the sum over a partition's samples of a step is multiplied: samples over those drawn."""
+        return 1.0 if self.batch is None else self.sizes[part] / self.batch
+
+    def fullest(self, step: int) -> int:
+        """The partition that gives most samples to a step: the first, since all give as many, or the largest."""
+        return int(np.argmax(self.sizes)) if self.batch is None else 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_drawn": {}}
 
 
 def partitions(samples: int, parts: Any, shares: NDArray[np.float64]) -> tuple[Rows, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import Invalid
 from ..scheme.code import Code
+from ..scheme.names import no_expression
 from .layout import Layout
 
 
@@ -31,4 +32,5 @@ def aligned(code: Code, layout: Layout, ends: Sequence[int]) -> Code:
         chosen.append(first + int(np.argmin(np.abs(stops[first : last + 1] - end))))
     sizes = np.diff([0, *stops[chosen], stops[-1]])
     sizes[0] += layout.head
-    return replace(code, blocks=tuple((sizes / layout.dim).tolist()))
+    moved = tuple((sizes / layout.dim).tolist())
+    return code if moved == code.blocks else replace(code, name=no_expression(f"{code.name}, cut between layers"), blocks=moved)

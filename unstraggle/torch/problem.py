@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..errors import Invalid, UnstraggleError
-from .batches import Batches
+from .batches import Batches, Draws
 from .data import Columns, Items, moved
 from .layout import Layout
 from .seeds import seeded
@@ -57,7 +57,7 @@ class TorchProblem:
         loss_fn: Callable[[Any, Any], Tensor],
         data: Columns | Items,
         layout: Layout,
-        batches: Batches,
+        batches: Batches | Draws,
         how: How,
         worker: int | None = None,
     ) -> None:
@@ -125,7 +125,7 @@ class TorchProblem:
         with seeded((self.how.seed, step, part), self._device):
             batch = self._read(part, places, step)
             loss = self._forward(part, batch, step)
-        return self._checked(loss, part, step) * (len(places) if self.how.mean else 1)
+        return self._checked(loss, part, step) * ((len(places) if self.how.mean else 1) * self.batches.scale(part))
 
     def where(self, part: int, step: int) -> str:
         """For messages."""

@@ -18,7 +18,8 @@ from ..errors import Invalid
 from ..plan.base import Plan
 from ..randomness import Seed, generator
 from ..scheme.code import Code, Tasks
-from .layers import round_times, runs, search, sorted_speeds
+from ..scheme.names import no_expression
+from .layer_plan import round_times, runs, search, sorted_speeds
 from .layout import layout_of, trainable
 from .problem import Forward, own_copy, split_batch
 from .stages import Staged, backward_order, joints
@@ -99,7 +100,8 @@ class Profile:
                 seconds += 0.0 if part in reached else self.forward
                 work[task] = seconds / total * code.n * code.shares[part]
                 reached[part] = end
-        return replace(code, tasks=Tasks(code.tasks.worker, code.tasks.part, code.tasks.block, work))
+        tasks = Tasks(code.tasks.worker, code.tasks.part, code.tasks.block, work)
+        return replace(code, name=no_expression(f"{code.name}, work as measured"), tasks=tasks)
 
     def _ends(self, code: Code) -> list[int]:
         """After how many groups each block ends."""

@@ -11,7 +11,7 @@ from ..errors import Invalid
 from ..plan.base import Plan
 from ..scheme.code import Code
 from ..scheme.stop import Stop
-from ..study.expression import parse_code
+from ..study.expression import find_code
 from ..trace import Trace, read
 
 log = logging.getLogger("unstraggle")
@@ -26,7 +26,7 @@ def resolve(scheme: Any, workers: int | None, latency: Any, dim: int) -> tuple[C
     if not isinstance(scheme, str):
         raise Invalid(f'scheme is a code, an expression, a plan, "auto" or "none", but got {scheme!r}.')
     if scheme not in ("auto", "none"):
-        return _checked(parse_code(scheme), workers), None
+        return _checked(find_code(scheme), workers), None
     if workers is None:
         raise Invalid(f'scheme="{scheme}" needs workers=, the number of workers.')
     if scheme == "none":
@@ -81,6 +81,11 @@ def clock(latency: Any) -> Any:
 def _checked(code: Code, workers: int | None) -> Code:
     if code.data is not None:
         raise Invalid(f"{code.name} computes on encoded data, which no network can. Use a code for partial gradients.")
+    if code.messages.mixes > 1:
+        raise Invalid(
+            f"{code.name} mixes equal blocks of the gradient, which the layers of a network do not divide into. Use a code "
+            "over all coordinates, such as fractional_repetition, and quantize for shorter messages."
+        )
     if workers is not None and workers != code.n:
         raise Invalid(
             f"{code.name} is for n={code.n} workers, but got workers={workers}. Leave workers out, or change the code."

@@ -86,7 +86,7 @@ class Staged:
         layout: Layout,
         again: Callable[[], Staged] | None = None,
     ) -> None:
-        self._head, self._params, self._layout, self._again = head, params, layout, again
+        self._head, self._params, self._again = head, params, again
         self._places = [layout.places[name] for name in layout.names]
         self._graph = None if loss is None or loss.grad_fn is None else Graph(loss, params)
         self._waiting: dict[Edge, Tensor] = {}

@@ -44,7 +44,7 @@ def first_layout(model: nn.Module, code: Code, statistics: str) -> Layout:
     """Quantised messages carry gradients only: a loss among them would drown them in the noise of its size."""
     if statistics not in ("decode", "discard"):
         raise Invalid(f'statistics is "decode" or "discard", but got {statistics!r}.')
-    plain = bool((code.messages.bits == 32).all())
+    plain = bool(code.messages.plain.all())
     layout = layout_of(model, loss=plain, statistics=statistics == "decode")
     if layout.statistics and not plain:
         raise Invalid(

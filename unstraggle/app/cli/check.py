@@ -9,7 +9,9 @@ import typer
 from .output import busy, console, print_json, save_json
 from .shared import AsJson, Folder, Seed, app
 
-CodeText = Annotated[str, typer.Argument(metavar="CODE", help="A code, such as 'cyclic_repetition(40, s=9)'.")]
+CodeText = Annotated[
+    str, typer.Argument(metavar="CODE", help="A code, such as 'cyclic_repetition(40, s=9)', or a file of Code.save.")
+]
 
 
 @app.command()
@@ -22,10 +24,10 @@ def check(code: CodeText, seed: Seed = 0, as_json: AsJson = False, out: Folder =
     """
     from dataclasses import asdict
 
-    from ...study.expression import parse_code
+    from ...study.expression import find_code
     from ...testing.codes import check_code
 
-    parsed = parse_code(code)
+    parsed = find_code(code)
     with busy(f"checking {parsed.name}", as_json):
         report = check_code(parsed, rng=seed)
     if out:

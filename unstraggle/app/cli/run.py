@@ -48,9 +48,9 @@ def run(
 
     Example: unstraggle run "cyclic_repetition(8, s=2)" --rounds 50 -o out/run
     """
-    from ...study.expression import parse_code
+    from ...study.expression import find_code
 
-    parsed = parse_code(code)
+    parsed = find_code(code)
     if workers is not None and workers != parsed.n:
         raise Invalid(f"{parsed.name} has {parsed.n} workers, but --workers is {workers}. Leave it out.")
     if rounds < 1:

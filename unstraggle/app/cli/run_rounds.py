@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from ...problems.base import HasLoss
 from .output import progress_bars, save_json
 
 
@@ -44,7 +45,7 @@ def descend(master: Any, problem: Any, rounds: int, quiet: bool, page: Any = Non
 
 def _loss(problem: Any, params: Any) -> float:
     """The mean loss of a sample."""
-    if hasattr(problem, "loss"):
+    if isinstance(problem, HasLoss):
         return float(problem.loss(params))
     return float(np.mean(np.concatenate([(x @ params - y) ** 2 / 2 for x, y in problem.partitions])))
 

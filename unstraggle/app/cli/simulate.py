@@ -13,7 +13,9 @@ from rich.table import Table
 from .output import console, print_json, progress_bars, save_json
 from .shared import PAPER_LATENCY, AsJson, Folder, Seed, app
 
-CodeTexts = Annotated[list[str], typer.Argument(metavar="CODE", help="Codes, such as 'cyclic_repetition(40, s=9)'.")]
+CodeTexts = Annotated[
+    list[str], typer.Argument(metavar="CODE", help="Codes, such as 'cyclic_repetition(40, s=9)', or files of Code.save.")
+]
 
 
 @app.command()
@@ -40,12 +42,12 @@ def simulate(
     Example: unstraggle simulate "cyclic_repetition(40, s=9)" "uncoded(40)"
     """
     from ...scheme.stop import Deadline
-    from ...study.expression import parse_code, parse_latency
+    from ...study.expression import find_code, parse_latency
     from ...study.simulation import simulate as run
 
     stop = None if deadline is None else Deadline(deadline)
     model = parse_latency(latency)
-    parsed = [parse_code(text) for text in codes]
+    parsed = [find_code(text) for text in codes]
     results = []
     with progress_bars(as_json) as told:
         for code in parsed:

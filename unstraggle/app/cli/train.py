@@ -16,7 +16,7 @@ from .output import console, print_json, progress_bars, save_json
 from .shared import AsJson, Folder, Seed, app, one_of, options_of, out_option
 
 TASKS = ("digits", "mnist")
-Schemes = Annotated[list[str] | None, typer.Option("--scheme", help="A code's expression; may be given several times.")]
+Schemes = Annotated[list[str] | None, typer.Option("--scheme", help="A code's expression or file; may be given several times.")]
 SLACK = 1.1
 """The target loss is that of waiting for all at the end, times this."""
 
@@ -99,13 +99,13 @@ def modules() -> tuple[Any, Any]:
 
 def _check(workers: int, slow: int, steps: int, repeats: int, schemes: list[str]) -> None:
     """Before anything is trained."""
-    from ...study.expression import parse_code
+    from ...study.expression import find_code
 
     if workers < 4 or workers % 4:
         raise Invalid(f"--workers must be a multiple of 4, but is {workers}.")
     if not 0 <= slow < workers or steps < 1 or repeats < 1:
         raise Invalid("--slow must be below --workers, and --steps and --repeats at least 1.")
-    for code in map(parse_code, schemes):
+    for code in map(find_code, schemes):
         if code.n != workers:
             raise Invalid(f"{code.name} is for {code.n} workers, but --workers is {workers}. Change one of them.")
 

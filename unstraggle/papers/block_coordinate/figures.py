@@ -81,17 +81,6 @@ def _sweep(
     return rows
 
 
-def savings(row: dict[str, Any]) -> dict[str, float]:
-    """Share of the runtime that the optimum and the paper's better closed form save against each rival."""
-    closed = min(row["x(t)"], row["x(f)"])
-    rivals = ("single block", "Tandon, slowdown 6", "Tandon, tuned", "Ferdinand, L/2 layers")
-    return {
-        f"{name} vs {rival}": 1 - value / row[rival]
-        for name, value in (("optimum", row["optimum"]), ("closed form", closed))
-        for rival in rivals
-    }
-
-
 def _about(name: str, seed: int, setting: str) -> dict[str, Any]:
     shared = f"t0={SHIFT:g}, L={DIM}, M={SAMPLES}, b=1"
     return {

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...errors import Invalid
-from ...problems.torch_module import TorchModule
+from ...torch.module import TorchModule
 
 BATCH = 8
 """Samples of a partition in a step."""

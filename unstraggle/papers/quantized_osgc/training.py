@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...problems.torch_module import TorchModule
-from ...quantizers import QSGD, ErrorFeedback
+from ...quantizers import QSGD, ErrorFeedback, Plain
 from ...runtime.payload import rounding_seed
 from ...scheme.code import Code
+from ...torch.module import TorchModule
 from ...torch.two_track_adam import TwoTrackAdam
 from .problems import accuracy, mnist, python_text, shown
 from .schemes import Cluster, Scheme, scheme, straggle_probabilities
@@ -108,10 +108,10 @@ class Estimator:
 
     def __init__(self, problem: TorchModule, how: Scheme, first: int = 0) -> None:
         self.problem, self.how, self.first = problem, how, first
-        count = 0 if how.code is None else len(how.code.messages)
-        self.quantizers = [how.code.quantizer_of(m) for m in range(count)] if how.code else []
+        self.codecs: list[Any] = list(how.code.messages.codec) if how.code else []
         if how.feedback:
-            self.quantizers = [q and ErrorFeedback(q, scaled=how.feedback == "scaled") for q in self.quantizers]
+            scaled = how.feedback == "scaled"
+            self.codecs = [c if isinstance(c, Plain) else ErrorFeedback(c, scaled=scaled) for c in self.codecs]
 
     def __call__(self, params: NDArray[Any], step: int, arrived: NDArray[np.bool_]) -> tuple[NDArray[Any], float]:
         code = self.how.code
@@ -136,13 +136,13 @@ class Estimator:
 
     def _sent(self, m: int, numbers: NDArray[np.float32], step: int, used: bool) -> NDArray[np.float32]:
         """The message as the master reads it; a memory learns whether it was used."""
-        quantizer: Any = self.quantizers[m]
-        if quantizer is None:
+        codec = self.codecs[m]
+        if isinstance(codec, Plain):
             return numbers
         if not used:  # as encode and lost, which leave everything in memory, but quicker
-            quantizer.error = numbers + (0 if quantizer.error is None else quantizer.error)
+            codec.error = numbers + (0 if codec.error is None else codec.error)
             return numbers
-        return np.asarray(quantizer.decode(quantizer.encode(numbers, rounding_seed(self.first + step, m))))
+        return np.asarray(codec.decode(codec.encode(numbers, rounding_seed(self.first + step, m))))
 
     def _bits(self, code: Code, got: NDArray[np.bool_]) -> float:
         """Bits of the messages that arrived: each coordinate, and a norm of 32 bits where it is quantised."""

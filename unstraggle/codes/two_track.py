@@ -8,15 +8,28 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..codes.approximate import gains, listed, numbers, require_gamma, require_omega, require_probabilities
 from ..errors import Invalid
 from ..scheme.code import Code
 from ..scheme.decoders import Fixed
+from .approximate import gains, listed, numbers, require_gamma, require_omega, require_probabilities
+from .facts import scheme
 
 Objective = Literal["scalar", "vector"]
 Floats = NDArray[np.float64]
 
 
+@scheme(
+    "approximate",
+    "two_track(optimally_structured({p}), p={p})",
+    sent="as the code",
+    decoded="ĝ as the code,  and  ĝ₂ = Σ_{i∈A} w_i m_i  with the weights w that trade bias for variance best",
+    papers=("song2025approximate", "song2026communication"),
+    tried=(
+        "two_track(optimally_structured([0.1, 0.2, 0.3, 0.4]), p=[0.1, 0.2, 0.3, 0.4])",
+        "two_track(stochastic(6, p=0.2), p=0.2, omega=0.1, gamma=2.0, pull=3.0, objective='vector')",
+    ),
+    note="For the second moment of Adam, see [two tracks](two_track.md). The numbers are those of the first track.",
+)
 def two_track(
     code: Code, p: ArrayLike, omega: ArrayLike = 0.0, *, gamma: float = 1.0, pull: float = 1.0, objective: Objective = "scalar"
 ) -> Code:

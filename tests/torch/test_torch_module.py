@@ -5,12 +5,13 @@ import pickle
 import numpy as np
 import pytest
 
+import unstraggle as us
 from unstraggle import Invalid
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from unstraggle.problems.torch_module import TorchModule  # noqa: E402
+from unstraggle.torch import TorchModule  # noqa: E402
 
 torch.set_num_threads(1)  # many small products
 
@@ -20,17 +21,20 @@ def data(samples=24):
     return torch.randn(samples, 6, generator=generator), torch.randint(0, 3, (samples,), generator=generator)
 
 
-def problem(parts=4, batch=None, seed=0, dropout=0.0):
+def network(dropout=0.0):
     torch.manual_seed(1)
-    layers = [nn.Linear(6, 5), nn.Tanh(), *([nn.Dropout(dropout)] if dropout else []), nn.Linear(5, 3)]
-    return TorchModule(nn.Sequential(*layers), nn.functional.cross_entropy, data(), parts, batch, seed)
+    return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), *([nn.Dropout(dropout)] if dropout else []), nn.Linear(5, 3))
+
+
+def problem(parts=4, batch=None, seed=0, dropout=0.0):
+    return TorchModule(network(dropout), nn.functional.cross_entropy, data(), parts, batch, seed)
 
 
 def by_autograd(task, rows):
     """Gradient of the loss summed over some rows, as any PyTorch program computes it."""
-    task.module.zero_grad()
-    (nn.functional.cross_entropy(task.module(task.inputs[rows]), task.targets[rows], reduction="sum")).backward()
-    return torch.cat([p.grad.reshape(-1) for p in task.module.parameters()]).numpy()
+    model = network()
+    (nn.functional.cross_entropy(model(task.inputs[rows]), task.targets[rows], reduction="sum")).backward()
+    return torch.cat([p.grad.reshape(-1) for p in model.parameters()]).numpy()
 
 
 def test_gradients_are_those_of_autograd():
@@ -42,7 +46,7 @@ def test_gradients_are_those_of_autograd():
         assert np.allclose(task.grad(params, part), expected, rtol=1e-4, atol=1e-5)
         assert np.array_equal(task.grad(params, part, slice(3, 9)), task.grad(params, part)[3:9])
     assert np.allclose(task.gradient(params), by_autograd(task, np.arange(24)), rtol=1e-4, atol=1e-5)
-    loss = nn.functional.cross_entropy(task.module(task.inputs), task.targets)
+    loss = nn.functional.cross_entropy(network()(task.inputs), task.targets)
     assert task.mean_loss(params) == pytest.approx(loss.item())
 
 
@@ -79,7 +83,7 @@ def test_batches_are_unbiased():
 def test_outputs_are_without_dropout_and_leave_the_mode_alone():
     task = problem(dropout=0.5)
     params = task.initial()
-    assert torch.equal(task.outputs(params, task.inputs), task.outputs(params, task.inputs)) and task.module.training
+    assert torch.equal(task.outputs(params, task.inputs), task.outputs(params, task.inputs)) and task.model.training
 
 
 @pytest.mark.parametrize(
@@ -101,4 +105,37 @@ def test_layers_whose_results_depend_on_the_worker_are_refused():
     with pytest.raises(Invalid, match="GroupNorm"):
         TorchModule(nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3)), nn.functional.cross_entropy, data(), 2)
     with pytest.raises(Invalid, match="float32"):
-        TorchModule(nn.Linear(6, 3).double(), nn.functional.cross_entropy, data(), 2)
+        TorchModule(nn.Linear(6, 3).half(), nn.functional.cross_entropy, data(), 2)
+
+
+def test_the_module_is_left_alone_and_parameters_may_change_in_place():
+    module = network()
+    before = [p.detach().clone() for p in module.parameters()]
+    task = TorchModule(module, nn.functional.cross_entropy, data(), 4)
+    params = task.initial()
+    first = task.grad(params, 0)
+    params += 0.5
+    assert not np.allclose(task.grad(params, 0), first)
+    assert np.allclose(task.grad(params, 0), TorchModule(module, nn.functional.cross_entropy, data(), 4).grad(params, 0))
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+    assert np.array_equal(task.initial(), pickle.loads(pickle.dumps(task)).initial())
+
+
+@pytest.mark.parametrize("scheme", ["cyclic_repetition(4, s=1)", "blocks([20, 33], uncoded(4), cyclic_repetition(4, s=1))"])
+def test_a_master_decodes_its_gradient_round_after_round(scheme):
+    """By way of the share of a worker, which adds in the backward pass or takes a block of it."""
+    task, code = problem(batch=3), us.parse_code(scheme)
+    params = task.initial()
+    with us.Master(code, us.engines.Virtual(task, us.latency.Exponential(1.0), rng=0)) as master:
+        for step in range(3):
+            assert np.allclose(master.gradient(params).gradient, task.gradient(params, step), rtol=1e-4, atol=1e-4)
+            params -= 0.1
+
+
+def test_double_precision_and_frozen_parameters():
+    module = network().double()
+    module[0].weight.requires_grad_(False)
+    inputs, targets = data()
+    task = TorchModule(module, nn.functional.cross_entropy, (inputs.double(), targets), 4)
+    assert (task.dim, task.dtype, task.initial().dtype) == (5 + 5 * 3 + 3, np.float64, np.float64)
+    assert np.allclose(task.grads(task.initial())[2], task.grad(task.initial(), 2), rtol=1e-12)

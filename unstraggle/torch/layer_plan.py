@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Invalid
+from ..scheme.arrivals import Speeds
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -57,7 +58,7 @@ def round_times(profile: Profile, tolerances: Sequence[int], speeds: Floats) -> 
 
 def sorted_speeds(latency: Any, n: int, rounds: int, rng: np.random.Generator) -> Floats:
     """(rounds, n) seconds a unit of work, sorted in each round."""
-    speeds = latency.speeds(n, rounds, rng) if hasattr(latency, "speeds") else None
+    speeds = latency.speeds(n, rounds, rng) if isinstance(latency, Speeds) else None
     if speeds is None:
         raise Invalid(f"Profile.plan needs a latency model in which a worker has one speed a round, but got {latency}.")
     return np.sort(np.asarray(speeds), axis=1)
