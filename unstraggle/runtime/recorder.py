@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from pathlib import Path
@@ -11,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import trace
+from ..errors import Invalid
 from ..scheme.code import Code
 from .estimate import Estimate
 from .message import Message
+
+log = logging.getLogger("unstraggle")
 
 FLUSH, SECONDS = 50, 5.0
 """Rounds that are kept before they are written, and for how long: a run that is killed loses no more."""
@@ -23,7 +27,7 @@ class Recorder:
     """Collects the times of tasks and messages, and adds them to a file from time to time. Without a path it does nothing."""
 
     def __init__(self, code: Code, path: str | os.PathLike[str] | None) -> None:
-        self._path = None if path is None else Path(path)
+        self._path = None if path is None else _writable(Path(path))
         self._code = code
         self._rounds: list[tuple[int, NDArray[np.float64]]] = []
         self._written = time.monotonic()
@@ -72,11 +76,24 @@ class Recorder:
         start = np.where(np.isfinite(tables[0]), tables[0], _previous_end(tables[1]))
         numbers = [number for number, _ in self._rounds]
         meta: dict[str, Any] = {"code": self._code.name}
-        trace.append(self._path, trace.Trace(start, tables[1], tables[2], tables[3], self._work, numbers, meta))
+        try:
+            trace.append(self._path, trace.Trace(start, tables[1], tables[2], tables[3], self._work, numbers, meta))
+        except OSError as error:
+            log.warning("The trace %s cannot be written any more, and the run goes on without it: %s", self._path, error)
+            self._path = None
         self._rounds, self._written = [], time.monotonic()
 
     def close(self) -> None:
         self.flush()
+
+
+def _writable(path: Path) -> Path:
+    """A path that can be written to, or an error now and not after many rounds."""
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise Invalid(f"The trace {path} cannot be written: {error.strerror}. Give a file in a folder that exists.") from error
+    return path
 
 
 def _previous_end(end: NDArray[np.float64]) -> NDArray[np.float64]:
