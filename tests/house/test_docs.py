@@ -12,6 +12,7 @@ import sys
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -182,6 +183,36 @@ def test_docstring_examples(part):
             with case(name):
                 result = doctest.testmod(importlib.import_module(name), optionflags=flags)
                 assert result.attempted and not result.failed
+
+
+@cache
+def interfaces():
+    """{module: the names that docs/api.md shows of it; none: all that it exports}"""
+    text = (ROOT / "docs" / "api.md").read_text()
+    found = {name: [] for name in re.findall(r"automodule:: ([\w.]+)", text)}
+    found |= {name: members.split(", ") for name, members in re.findall(r"automodule:: ([\w.]+)\n   :members: (.+)", text)}
+    return found
+
+
+def shown(value):
+    """Whether the page of interfaces shows a function or a class: in its own module, or in one that exports it."""
+    name, home = value.__name__, value.__module__
+    if home in interfaces() and (not interfaces()[home] or name in interfaces()[home]):
+        return True
+    return any(name in getattr(importlib.import_module(module), "__all__", ()) for module in interfaces())
+
+
+@pytest.mark.parametrize("module", ["", ".codes", ".engines", ".latency", ".problems", ".quantizers", ".testing"])
+def test_every_public_name_is_among_the_interfaces(module):
+    home = importlib.import_module(f"unstraggle{module}")
+    names = {name: getattr(home, name) for name in home.__all__}
+    assert [name for name, value in names.items() if isinstance(value, type | FunctionType) and not shown(value)] == []
+
+
+def test_interfaces_exist():
+    missing = [f"{home}.{name}" for home, names in interfaces().items() for name in names
+               if not hasattr(importlib.import_module(home), name)]  # fmt: skip
+    assert missing == []
 
 
 def test_many_modules_have_examples():
