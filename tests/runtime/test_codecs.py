@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from unstraggle import Count, Invalid, Master, codes
+from unstraggle import Count, Master, WorkerFailed, codes
 from unstraggle.engines import Local, Message, Virtual
 from unstraggle.latency import ShiftedExponential
 from unstraggle.problems import LeastSquares
@@ -252,5 +252,5 @@ class Overlong(QSGD):
 def test_a_codec_whose_payload_is_longer_than_promised_is_stopped_at_the_worker():
     code = codes.quantize(codes.uncoded(2), codec=Overlong(4))
     words = "promises 124 bytes for 64 coordinates, but its payload has 128"
-    with Master(code, virtual(Noise(2, 64))) as master, pytest.raises(Invalid, match=words):
+    with Master(code, virtual(Noise(2, 64))) as master, pytest.raises(WorkerFailed, match=words):
         master.gradient(np.zeros(64, np.float32))

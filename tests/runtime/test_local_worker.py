@@ -31,10 +31,10 @@ def test_the_newest_order_counts():
     theirs, mine = os.pipe()
     _, worker = worker_of(theirs, Area(4096))
     for number in range(3):
-        os.write(mine, ORDER.pack(number, 10 + number, 0.5, False))
+        os.write(mine, ORDER.pack(number, 10 + number, 0.5, False, 0))
     job = worker.next_job()
     assert (job.round, job.step, job.origin, job.delays) == (2, 12, 0.5, None)
-    os.write(mine, ORDER.pack(4, 14, 0.5, False))
+    os.write(mine, ORDER.pack(4, 14, 0.5, False, 0))
     assert worker.next_job().params is not job.params
     os.close(mine)
     assert worker.next_job() is None

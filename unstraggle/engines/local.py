@@ -6,13 +6,11 @@ import contextlib
 import logging
 import math
 import os
-import pickle
 import select
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,31 +19,20 @@ from ..problems.base import Problem
 from ..runtime import frame
 from ..runtime.events import Lost
 from ..runtime.message import Incoming, Message, Order
-from ..runtime.payload import payload_sizes
 from ..runtime.roster import Roster
-from ..runtime.serve import Share, share_of
 from ..scheme.code import Code
 from ..scheme.program import packed
 from .base import prepared
-from .environment import environment, thread_limits
-from .local_worker import FAILED, NOTE, ORDER, READY, Channels, main
+from .environment import thread_limits
+from .local_start import FAREWELL, Born, Cradle, end_all, forget, own_modules, places
+from .local_worker import FAILED, NOTE, ORDER, READY, SENT
 from .nursery import Nursery
-from .shared import PROGRAM, Area, Board, Fd
+from .shared import PROGRAM, Area, Board
 from .starter import Starter
 
 log = logging.getLogger("unstraggle")
 
-PAGE = 4096
-FAREWELL = 2.0
-"""Seconds that workers have to end when the engine is closed."""
 NOTHING = np.empty(0, np.uint8)
-
-
-class Born(NamedTuple):
-    """A process that was started, and the pipe for its orders."""
-
-    process: Any
-    orders: int
 
 
 @dataclass(eq=False)
@@ -89,7 +76,7 @@ class Local:
         self._seats: list[Seat] = []
         self._origin = time.monotonic()
         self._round = -1
-        self._areas: tuple[Area, ...] = ()
+        self._areas: tuple[Area, Area, Area] | tuple[()] = ()
         self._events: list[Incoming] = []
         self._early: set[int] = set()
         self._nursery: Nursery | None = None
@@ -99,21 +86,23 @@ class Local:
             raise Invalid("An engine serves one code. Close this one and make another for the next code.")
         self.problem = prepared(self.problem, code)
         self._code, self._dtype = code, np.dtype(self.problem.dtype)
-        self._place_slots()
+        slots, room = places(code, self.problem)
         board, params = Area(Board.size(code.n, len(code.messages))), Area(2 * self.problem.dim * self._dtype.itemsize)
-        self._areas = board, params, Area(self._room)
+        self._areas = board, params, Area(room)
         self._board = Board(board.map(), code.n, len(code.messages))
         self._board.round[0], self._board.cancelled[:], self._board.whole[:] = -1, -1, -1
         self._params = params.map().view(self._dtype).reshape(2, -1)
         payloads = self._areas[2].map()
         payloads.flags.writeable = False
-        self._frames = [payloads[start : start + room] for start, room in self._slots]
+        self._frames = [payloads[start : start + room] for start, room in slots]
         self._inbox, self._notes = os.pipe()
         os.set_blocking(self._inbox, False)
         self._seats, self._seat_of = [Seat() for _ in range(code.n)], dict[int, int]()
+        self._last = [-math.inf] * code.n
         if self._method == "forkserver":
-            self._nursery = Nursery(thread_limits(self._threads), _own_modules(self.problem), self._start_within)
-        self._starter = Starter(self._birth)
+            self._nursery = Nursery(thread_limits(self._threads), own_modules(self.problem), self._start_within)
+        cradle = Cradle(code, self.problem, self._areas, slots, self._notes, self._nursery, self._threads)
+        self._starter = Starter(cradle.birth)
         self._watch = select.epoll()
         for fd in (self._inbox, self._starter.fd):
             self._watch.register(fd, select.EPOLLIN)
@@ -176,7 +165,7 @@ class Local:
         self._starter.end()
         for seat in self._seats:
             self._hang_up(seat)
-        _end_all([seat.process for seat in self._seats if seat.process is not None])
+        end_all([seat.process for seat in self._seats if seat.process is not None])
         self._seats = []
         self._end_starter()
         self._watch.close()
@@ -188,15 +177,6 @@ class Local:
         del self._board, self._params, self._frames
 
     # Starting
-
-    def _place_slots(self) -> None:
-        """A place in shared memory for every message of a round: header, then payload."""
-        sizes = payload_sizes(self._code, self.problem.dim, self._dtype)
-        tasks = np.bincount(self._code.tasks.worker, minlength=self._code.n)[self._code.messages.worker]
-        rooms = np.array([frame.head_size(int(count)) for count in tasks]) + sizes
-        ends = np.cumsum(-(-rooms // PAGE) * PAGE)
-        self._slots = [(int(end - -(-room // PAGE) * PAGE), int(room)) for end, room in zip(ends, rooms, strict=True)]
-        self._room = int(ends[-1])
 
     def _start_all(self) -> None:
         now = time.monotonic()
@@ -219,33 +199,6 @@ class Local:
                 )
         self._events = []
 
-    def _birth(self, worker: int) -> Born:
-        """Start a process for a worker, in the starter's thread; it reports READY when it has what it needs."""
-        share = share_of(self.problem, self._code, worker, checked=False)
-        with contextlib.ExitStack() as passed, contextlib.ExitStack() as undo:
-            file = _pickled(share)
-            passed.callback(os.close, file)
-            theirs, orders = os.pipe()
-            passed.callback(os.close, theirs)
-            undo.callback(os.close, orders)
-            os.set_blocking(orders, False)
-            slots = tuple(self._slots[message.index] for message in share.program.messages)
-            sizes = self._code.n, len(self._code.messages), self.problem.dim, self._dtype.str
-            board, params, payloads = self._areas
-            channels = Channels(Fd(file), Fd(theirs), Fd(self._notes), board, params, payloads, slots, *sizes)
-            born = Born(self._started(channels), orders)
-            undo.pop_all()
-        return born
-
-    def _started(self, channels: Channels) -> Any:
-        """A process, forked by the nursery or from nothing."""
-        if self._nursery is not None:
-            return self._nursery.start(channels)
-        process = get_context("spawn").Process(target=main, args=(channels, os.getpid()), daemon=True)
-        with environment(thread_limits(self._threads)):
-            process.start()
-        return process
-
     def _end_starter(self) -> None:
         """End the thread, which may wait for a nursery that is stopped, and what it has started meanwhile."""
         if self._nursery is not None:
@@ -253,7 +206,7 @@ class Local:
         late = [born for _, born in self._starter.join(FAREWELL) if isinstance(born, Born)]
         for born in late:
             os.close(born.orders)
-        _end_all([born.process for born in late])
+        end_all([born.process for born in late])
         if self._nursery is not None:
             self._nursery.close()
         self._nursery = None
@@ -278,23 +231,34 @@ class Local:
                 self._starter.ask(worker)
 
     def _read_notes(self) -> None:
-        events, roster = self._events, self._roster
+        """A message is a sign of life; the roster hears of it at its next look, or at once where somebody hangs."""
+        events, last, current, frames, read = self._events, self._last, self._round, self._frames, frame.read
         for data in self._drain():
             now = time.monotonic()
+            clock = now - self._origin
             for kind, worker, round, index in NOTE.iter_unpack(data):
-                if kind == READY:
-                    self._welcome(worker, now)
+                last[worker] = now
+                if kind != SENT:
+                    self._take_note(kind, worker, round, now)
                     continue
-                if kind == FAILED:
-                    events += roster.failed(worker, round, self._board.read_report(worker), now)
-                    continue
-                joined = roster.heard(worker, now)
-                if joined is not None:
-                    events.append(joined)
-                if round == self._round:
-                    events.append(frame.read(self._frames[index], now - self._origin, checked=False))
+                if self._roster.hung:
+                    self._hear(worker)
+                if round == current:
+                    events.append(read(frames[index], clock, checked=False))
                 else:
-                    events.append(Message(worker, index, round, now - self._origin, NOTHING))
+                    events.append(Message(worker, index, round, clock, NOTHING))
+
+    def _take_note(self, kind: int, worker: int, round: int, now: float) -> None:
+        if kind == READY:
+            self._welcome(worker, now)
+        elif kind == FAILED:
+            self._events += self._roster.failed(worker, round, self._board.read_report(worker), now)
+
+    def _hear(self, worker: int) -> None:
+        """Tell the roster when a worker last gave a sign of life."""
+        joined = self._roster.heard(worker, max(self._last[worker], float(self._board.beats[worker])))
+        if joined is not None:
+            self._events.append(joined)
 
     def _welcome(self, worker: int, now: float) -> None:
         """A worker is ready, maybe before the thread that started it has said so: then it has no pipe for orders yet."""
@@ -334,7 +298,7 @@ class Local:
         if opening:
             process.join()
             self._exit = process.exitcode
-        _forget(process)
+        forget(process)
         self._lose(worker)
 
     def _lose(self, worker: int) -> None:
@@ -347,10 +311,8 @@ class Local:
         now = time.monotonic()
         if not self._roster.time_to_look(now):
             return
-        for worker, (seat, beat) in enumerate(zip(self._seats, self._board.beats.tolist(), strict=True)):
-            joined = self._roster.heard(worker, beat)
-            if joined is not None:
-                self._events.append(joined)
+        for worker, seat in enumerate(self._seats):
+            self._hear(worker)
             if seat.waiting:
                 self._tell(seat, seat.waiting)
         for lost in self._roster.look(now):
@@ -375,41 +337,3 @@ class Local:
         orders, seat.orders, seat.waiting = seat.orders, -1, b""
         if orders >= 0:
             os.close(orders)
-
-
-def _pickled(share: Share) -> int:
-    """A nameless file with the pickled share, by value: multiprocessing's own way would share the memory of torch's tensors."""
-    file = os.memfd_create("unstraggle", os.MFD_CLOEXEC)
-    try:
-        with open(file, "wb", closefd=False) as out:
-            pickle.dump(share, out, protocol=5)
-        os.lseek(file, 0, os.SEEK_SET)
-    except BaseException:
-        os.close(file)
-        raise
-    return file
-
-
-def _end_all(processes: list[Any]) -> None:
-    """Wait a little until processes have ended, then kill the rest."""
-    limit = time.monotonic() + FAREWELL
-    for process in processes:
-        process.join(max(0.0, limit - time.monotonic()))
-        if process.is_alive():
-            process.kill()
-        process.join()
-        _forget(process)
-
-
-def _forget(process: Any) -> None:
-    """Free what belongs to a process that has ended, or is about to: its files close a little before. Another thread may be
-    taking note of its end at the same time."""
-    process.join(0.5)
-    with contextlib.suppress(ValueError):
-        process.close()
-
-
-def _own_modules(problem: Problem) -> list[str]:
-    """The module of a problem of this library, with what it imports. Others may start threads, which must not be forked."""
-    name = type(problem).__module__
-    return [name] if name.startswith("unstraggle.") else []

@@ -62,7 +62,7 @@ class Roster:
         """Seconds between two looks."""
         self._origin = self._looked = self._floor = now
         self._entries = [Entry(since=now) for _ in range(n)]
-        self._due = 0
+        self._due = self.hung = 0
         self._next = math.inf
 
     def begin(self, now: float) -> None:
@@ -175,6 +175,7 @@ class Roster:
 
     def _move(self, entry: Entry, place: Place, now: float) -> None:
         self._due += (place is Place.DUE) - (entry.place is Place.DUE)
+        self.hung += (place is Place.HUNG) - (entry.place is Place.HUNG)
         entry.place, entry.since = place, now
 
     def _join(self, worker: int, now: float, *, fresh: bool) -> Joined:

@@ -1,0 +1,125 @@
+"""How the local engine starts processes: where their messages go, what they get, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..problems.base import Problem
+from ..runtime import frame
+from ..runtime.payload import payload_sizes
+from ..runtime.serve import Share, share_of
+from ..scheme.code import Code
+from .environment import environment, thread_limits
+from .local_worker import Channels, main
+from .nursery import Nursery
+from .shared import Area, Fd
+
+PAGE = 4096
+FAREWELL = 2.0
+"""Seconds that workers have to end when the engine is closed."""
+
+
+class Born(NamedTuple):
+    """A process that was started, and the pipe for its orders."""
+
+    process: Any
+    orders: int
+
+
+@dataclass(frozen=True, eq=False)
+class Cradle:
+    """What it takes to start a worker. areas: board, parameters, payloads. slots: of all messages. notes: the master's inbox.
+
+    nursery: what forks workers; None: each is an interpreter of its own. threads: of numerical libraries.
+    """
+
+    code: Code
+    problem: Problem
+    areas: tuple[Area, Area, Area]
+    slots: Sequence[tuple[int, int]]
+    notes: int
+    nursery: Nursery | None
+    threads: int
+
+    def birth(self, worker: int) -> Born:
+        """Start a process for a worker, in the starter's thread; it reports READY when it has what it needs."""
+        share = share_of(self.problem, self.code, worker, checked=False)
+        with contextlib.ExitStack() as passed, contextlib.ExitStack() as undo:
+            file = _pickled(share)
+            passed.callback(os.close, file)
+            theirs, orders = os.pipe()
+            passed.callback(os.close, theirs)
+            undo.callback(os.close, orders)
+            os.set_blocking(orders, False)
+            slots = tuple(self.slots[message.index] for message in share.program.messages)
+            sizes = self.code.n, len(self.code.messages), self.problem.dim, np.dtype(self.problem.dtype).str
+            board, params, payloads = self.areas
+            channels = Channels(Fd(file), Fd(theirs), Fd(self.notes), board, params, payloads, slots, *sizes)
+            born = Born(self._started(channels), orders)
+            undo.pop_all()
+        return born
+
+    def _started(self, channels: Channels) -> Any:
+        """A process, forked by the nursery or from nothing."""
+        if self.nursery is not None:
+            return self.nursery.start(channels)
+        process = get_context("spawn").Process(target=main, args=(channels, os.getpid()), daemon=True)
+        with environment(thread_limits(self.threads)):
+            process.start()
+        return process
+
+
+def places(code: Code, problem: Problem) -> tuple[list[tuple[int, int]], int]:
+    """A place in shared memory for every message of a round, header and payload: where it begins and its size; and of all."""
+    sizes = payload_sizes(code, problem.dim, np.dtype(problem.dtype))
+    tasks = np.bincount(code.tasks.worker, minlength=code.n)[code.messages.worker]
+    rooms = np.array([frame.head_size(int(count)) for count in tasks]) + sizes
+    ends = np.cumsum(-(-rooms // PAGE) * PAGE)
+    return [(int(end - -(-room // PAGE) * PAGE), int(room)) for end, room in zip(ends, rooms, strict=True)], int(ends[-1])
+
+
+def _pickled(share: Share) -> int:
+    """A nameless file with the pickled share, by value: multiprocessing's own way would share the memory of torch's tensors."""
+    file = os.memfd_create("unstraggle", os.MFD_CLOEXEC)
+    try:
+        with open(file, "wb", closefd=False) as out:
+            pickle.dump(share, out, protocol=5)
+        os.lseek(file, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def end_all(processes: list[Any]) -> None:
+    """Wait a little until processes have ended, then kill the rest."""
+    limit = time.monotonic() + FAREWELL
+    for process in processes:
+        process.join(max(0.0, limit - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+        process.join()
+        forget(process)
+
+
+def forget(process: Any) -> None:
+    """Free what belongs to a process that has ended, or is about to: its files close a little before. Another thread may be
+    taking note of its end at the same time."""
+    process.join(0.5)
+    with contextlib.suppress(ValueError):
+        process.close()
+
+
+def own_modules(problem: Problem) -> list[str]:
+    """The module of a problem of this library, with what it imports. Others may start threads, which must not be forked."""
+    name = type(problem).__module__
+    return [name] if name.startswith("unstraggle.") else []
