@@ -569,9 +569,9 @@ def test_a_worker_needs_one_vector_of_gradients_whatever_its_load(scheme, monkey
                 accumulate=lambda part, block, coef, total: problem.accumulate(params, part, everything, 0, coef, total),
             )
     message, payload = sent[0]
-    assert len(made) == len(sent) == 1 and len(message.parts) == 4 and payload is made[0]
+    assert len(made) == len(sent) == 1 and len(message.pairs) == 4 and payload is made[0]
     assert sizes.largest < problem.dim / 4
-    expected = sum(coef * whole[part] for part, coef in zip(message.parts, message.coef, strict=True))
+    expected = sum(coef * whole[part] for (part, _), coef in zip(message.pairs, message.coef, strict=True))
     np.testing.assert_allclose(payload, expected, rtol=1e-4, atol=1e-5)
 
 
