@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.base import Engine
+from ..engines.base import Engine, Sampled
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
 from ..scheme.noise import require_digits
@@ -89,6 +89,7 @@ class Master:
         self._usual: deque[float] = deque(maxlen=REMEMBERED)
         self._lost: dict[int, bool] = {}
         self._suspects: set[int] = set()
+        self._sampled = isinstance(engine, Sampled) and engine.sampled
         self._count, self._busy = 0, threading.Lock()
         self._eps = require_digits(self.code, np.dtype(engine.problem.dtype))
         engine.open(self.code)
@@ -138,7 +139,7 @@ class Master:
         """What the next round goes by: what was learned from those before it."""
         usual = statistics.median(self._usual) if len(self._usual) >= LEARNED else None
         limit = None if self._patience is None or usual is None else self._patience * usual
-        remind = FIRST_REMIND if usual is None else max(1.0, REMIND * usual)
+        remind = None if self._sampled else FIRST_REMIND if usual is None else max(1.0, REMIND * usual)
         lost = tuple(sorted(self._lost.items()))
         return Terms(self._policy, limit, remind, self._sending, lost, frozenset(self._suspects), self._eps)
 
