@@ -53,7 +53,8 @@ class Threads:
         for worker in range(len(self._orders)) if order.workers is None else order.workers:
             self._over[worker] = order.round - 1
             delays = None if order.delays is None else order.delays[self._mine[worker]]
-            self._orders[worker].put(Job(order.round, order.step, params, self._origin, delays))
+            program = None if order.code is None else order.code.program(worker)  # a code of this round only
+            self._orders[worker].put(Job(order.round, order.step, params, self._origin, delays, program))
 
     def next(self, until: float | None) -> list[Incoming]:
         """The next event. Every wait ends: with a message, with a failure, or at `until`."""

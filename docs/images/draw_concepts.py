@@ -60,7 +60,7 @@ def table() -> Figure:
 
 
 def _worker_row(axes: Axes, code: Code, worker: int, y: float, here: bool, weight: float) -> None:
-    parts = code.program(worker).messages[0].parts
+    parts = _parts(code, worker)
     axes.text(0.9, y, str(worker), ha="center", va="center", fontsize=11)
     for place, part in enumerate(sorted(parts, key=lambda part: (part - worker) % 4)):
         _box(axes, 1.75 + 0.8 * place, y, 0.8, 0.72, str(part), PARTS[part])
@@ -69,6 +69,11 @@ def _worker_row(axes: Axes, code: Code, worker: int, y: float, here: bool, weigh
     axes.annotate("", (7.3, y), (6.6, y), arrowprops={"arrowstyle": "->", "color": "black" if here else GREY})
     axes.text(8.05, y, "arrived" if here else "late", ha="center", va="center", fontsize=10, color=BLUE if here else ORANGE)
     axes.text(10.2, y, f"{weight + 0.0:.0f}" if here else "-", ha="center", va="center", fontsize=11)
+
+
+def _parts(code: Code, worker: int) -> list[int]:
+    """The partitions in the first message of a worker."""
+    return [part for part, _ in code.program(worker).messages[0].pairs]
 
 
 def waiting() -> Figure:
@@ -142,7 +147,7 @@ def clusters() -> Figure:
         for place in range(3):
             worker, y = 3 * cluster + place, 2.5 - place
             axes.text(left + 0.25, y, f"worker {worker}", va="center", fontsize=9)
-            for number, part in enumerate(sorted(code.program(worker).messages[0].parts)):
+            for number, part in enumerate(sorted(_parts(code, worker))):
                 _box(axes, left + 1.5 + 0.75 * number, y, 0.75, 0.7, str(part), PARTS[part])
             axes.text(left + 3.9, y, "sends the sum", va="center", fontsize=9)
     return figure

@@ -12,10 +12,12 @@ import sys
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
 import unstraggle
+from unstraggle.runtime.states import TRANSITIONS, State
 
 from ..folding import folded
 from ..pages import ROOT, fences, line_of, pages, prose
@@ -142,6 +144,24 @@ def test_pictures_can_be_drawn_again(tmp_path):
     assert drawn == shown == {path.name for path in script.parent.glob("concepts-*.png")}
 
 
+def test_every_transition_of_a_round_is_in_its_picture(tmp_path):
+    sys.path.insert(0, str(ROOT / "docs" / "images"))
+    try:
+        import draw_states
+    finally:
+        sys.path.pop(0)
+    texts = draw_states.states().axes[0].texts
+    shown = {text.get_gid(): " ".join(text.get_text().split()) for text in texts if text.get_gid()}
+    arrows = {(state, then) for (state, _), then in TRANSITIONS.items()}
+    assert shown.keys() == {f"{state.name} {then.name}" for state, then in arrows} and draw_states.WAYS.keys() == arrows
+    for (state, signal), then in TRANSITIONS.items():
+        assert signal.value in shown[f"{state.name} {then.name}"]
+    assert {state.value for state in State} <= {text.get_text() for text in texts}
+    draw_states.main(tmp_path)
+    assert (tmp_path / "round-states.png").read_bytes().startswith(b"\x89PNG")
+    assert "(images/round-states.png)" in (ROOT / "docs" / "house.md").read_text()
+
+
 @pytest.mark.parametrize("page", pages())
 def test_links_lead_somewhere_and_the_page_is_found(page):
     missing = [f"{page}:{line}: {target}" for line, target in links(page) if not ((ROOT / page).parent / target).exists()]
@@ -163,6 +183,36 @@ def test_docstring_examples(part):
             with case(name):
                 result = doctest.testmod(importlib.import_module(name), optionflags=flags)
                 assert result.attempted and not result.failed
+
+
+@cache
+def interfaces():
+    """{module: the names that docs/api.md shows of it; none: all that it exports}"""
+    text = (ROOT / "docs" / "api.md").read_text()
+    found = {name: [] for name in re.findall(r"automodule:: ([\w.]+)", text)}
+    found |= {name: members.split(", ") for name, members in re.findall(r"automodule:: ([\w.]+)\n   :members: (.+)", text)}
+    return found
+
+
+def shown(value):
+    """Whether the page of interfaces shows a function or a class: in its own module, or in one that exports it."""
+    name, home = value.__name__, value.__module__
+    if home in interfaces() and (not interfaces()[home] or name in interfaces()[home]):
+        return True
+    return any(name in getattr(importlib.import_module(module), "__all__", ()) for module in interfaces())
+
+
+@pytest.mark.parametrize("module", ["", ".codes", ".engines", ".latency", ".problems", ".quantizers", ".testing"])
+def test_every_public_name_is_among_the_interfaces(module):
+    home = importlib.import_module(f"unstraggle{module}")
+    names = {name: getattr(home, name) for name in home.__all__}
+    assert [name for name, value in names.items() if isinstance(value, type | FunctionType) and not shown(value)] == []
+
+
+def test_interfaces_exist():
+    missing = [f"{home}.{name}" for home, names in interfaces().items() for name in names
+               if not hasattr(importlib.import_module(home), name)]  # fmt: skip
+    assert missing == []
 
 
 def test_many_modules_have_examples():
