@@ -44,7 +44,7 @@ def who_lags_behind_skips_rounds():
     engine = MPI(Slow(2, worker_part=1))
     with Master(codes.uncoded(2), engine, Count(1)) as master:
         estimates = [run(master, delays=np.array([0.02, 0.0])) for _ in range(40)]
-        assert 1 <= sum(estimate.late + estimate.got[1] for estimate in estimates) <= 6
+        assert 1 <= sum(estimate.stale + estimate.got[1] for estimate in estimates) <= 6
         assert len(engine._seats[1].sent) <= 2
         limit = time.monotonic() + 10
         while not run(master, delays=np.array([5.0, 0.0])).got[1]:
