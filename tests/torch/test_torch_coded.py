@@ -135,7 +135,7 @@ def test_the_same_on_processes_with_any_workers_slow(scheme):
             assert info.loss == pytest.approx(alone(run, models[1], data, step), rel=1e-5)
             for optimizer in optimizers:
                 optimizer.step()
-            assert info.exact and info.wait < 30
+            assert info.exact
             assert set(run.code.messages.worker[delays > 0]) <= set(info.late)
     assert difference(*models) < 1e-5
 
