@@ -53,7 +53,7 @@ def linear(n: int, dim: int, samples: int, latency: Any) -> dict[str, Any]:
     for name, (code, predicted) in designs.items():
         chaos = us.engines.Chaos(us.engines.Local(problem), latency=latency, rng=SEED)
         with us.Master(code, chaos) as master:
-            rows.append(rounds(name, code, chaos, lambda: master.gradient(np.zeros(dim)).time, latency, predicted))
+            rows.append(rounds(name, code, chaos, lambda: master.gradient(np.zeros(dim)).wait, latency, predicted))
     sizes = {name: {s: size for s, size in enumerate(p.params["sizes"]) if size} for name, p in plans.items()}
     return {"workers": n, "coordinates": dim, "latency": str(latency), "coordinates_that_tolerate": sizes, "rows": rows}
 
@@ -101,7 +101,7 @@ def _trained(name: str, code: Code, model: nn.Module, samples: Any, latency: Any
             info = run.backward()
             optimizer.step()
             assert info.exact
-            return info.waited
+            return info.wait
 
         return rounds(name, run.code, run.master.engine, step, latency, predicted)
 

@@ -44,7 +44,7 @@ def live(make: Any, rounds: int = ROUNDS) -> list[dict[str, Any]]:
         with us.Master(code, engine) as master:
             master.gradient(np.zeros(8))
             pairs = [(master.gradient(np.zeros(8)), us.replay(code, engine.delays[None])) for _ in range(rounds)]
-        measured = np.array([estimate.time for estimate, _ in pairs])
+        measured = np.array([estimate.wait for estimate, _ in pairs])
         theory = np.array([result.time.mean for _, result in pairs])
         row = {
             "scheme": name,

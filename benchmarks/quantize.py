@@ -83,8 +83,8 @@ def unquantized(x: NDArray[np.float32], total: NDArray[np.float32]) -> Timed:
 def gathering(length: int = 2 * 10**6, bits: int = 8, workers: int = 8, repeats: int = 40) -> list[dict[str, Any]]:
     """Eight messages through the master's gather, which checks each against the code as it comes, against bare accumulate.
 
-    Both check and both write to new memory. Where weights are known in advance, the gather adds four at a time while others are
-    still on their way; else all at the end.
+    Both check and both write to new memory. Where weights are known in advance, the gather adds sixteen at a time while others
+    are still on their way; else all at the end.
     """
     codec, rng = QSGD(bits), np.random.default_rng(0)
     payloads = [codec.encode(rng.standard_normal(length, dtype=np.float32), seed) for seed in range(workers)]

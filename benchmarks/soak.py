@@ -37,7 +37,7 @@ def many(workers: int = MANY, rounds: int = 50) -> dict[str, Any]:
     engine, began = Local(Ones(workers, 100)), time.perf_counter()
     with Master(codes.uncoded(workers), engine) as master:
         started = time.perf_counter() - began
-        times = [master.gradient(np.zeros(100)).time for _ in range(rounds)][5:]
+        times = [master.gradient(np.zeros(100)).wait for _ in range(rounds)][5:]
         pss = np.mean([psutil.Process(engine.pid(w)).memory_full_info().pss for w in range(workers)])
     return {
         "workers": workers,

@@ -28,7 +28,7 @@ def _noise(random, shape, spread=0.02):
 
 
 def transient(random, n, rounds, tasks=4):
-    """Another worker is slow in every round, in all its tasks: rare and heavy, frequent and mild, or as families have it."""
+    """A different worker is slow each round, in all its tasks: rare and heavy, frequent and mild, or as families have it."""
     shape = (rounds, n, 1)
     speeds = {
         "rare": np.where(random.random(shape) < 0.05, 6.0, 1.0),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .runtime.message import WorkerFailed
     from .runtime.round import Dispatcher, Round, Terms
     from .runtime.states import State
+    from .runtime.step import Split, Step
     from .runtime.worker import work
     from .scheme.code import Code, Messages, Tasks
     from .scheme.decoders import Decoded, Decoder, Fixed, LeastSquares, Linear, Parts, Span
@@ -43,6 +44,7 @@ HOMES = {
     **dict.fromkeys(("Diverged", "replay_log"), "runtime.log"),
     **dict.fromkeys(("Dispatcher", "Round", "Terms"), "runtime.round"),
     "State": "runtime.states",
+    **dict.fromkeys(("Split", "Step"), "runtime.step"),
     **dict.fromkeys(("Rounds", "Sample"), "study.rounds"),
     **dict.fromkeys(("replay", "simulate"), "study.simulation"),
     **dict.fromkeys(("Count", "Deadline", "First", "Linger", "Recovered", "Stop"), "scheme.stop"),
@@ -98,7 +100,9 @@ __all__ = [
     "Sample",
     "Say",
     "Span",
+    "Split",
     "State",
+    "Step",
     "Stop",
     "Tasks",
     "Terms",

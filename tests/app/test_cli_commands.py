@@ -53,7 +53,7 @@ CASES = {
         ("plan", "orders", MODEL, "-n", "6", "--load", "3", "--rounds", "500"), "messages", set(), PLAN, "plan.json"
     ),
     "plan redundancy": Case(("plan", "redundancy", MODEL, "-n", "6"), "Use fractional_repetition", {"cost"}, PLAN, "plan.json"),
-    "fit": Case(("fit", "a"), "lost by waiting", {"summary", "fit"}, {"fit.json", "fit.png"}, "fit.json"),
+    "fit": Case(("fit", "a"), "idle, waiting for it", {"summary", "fit"}, {"fit.json", "fit.png"}, "fit.json"),
     "diagnose": Case(
         ("diagnose", "a"), "stragglers", {"verdict"}, {"diagnosis.json", "lateness.png", "schemes.png"}, "diagnosis.json"
     ),

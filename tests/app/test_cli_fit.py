@@ -24,7 +24,12 @@ def recorded(tmp_path):
 def test_it_prints_the_summary_the_table_and_the_verdict(recorded):
     done = run(recorded)
     assert done.returncode == 0 and not done.stderr
-    for words in ("trace: 100 rounds, 6 workers", "lost by waiting", "ShiftedExponential(rate=", "ShiftedExponential fits"):
+    for words in (
+        "trace: 100 rounds, 6 workers",
+        "idle, waiting for it",
+        "ShiftedExponential(rate=",
+        "ShiftedExponential fits",
+    ):
         assert words in done.stdout
 
 

@@ -30,6 +30,24 @@ def test_run_on_a_sampled_clock_as_json(code):
     assert (data["code"], data["rounds"], data["engine"]) == (code, 5, "virtual")
 
 
+def test_wall_clock_and_wait_are_two_columns(tmp_path):
+    table = run("run", "uncoded(2)", "--rounds", "3", "-o", str(tmp_path)).stdout
+    assert "seconds per step" in table and "wait for the round" in table and "mean worker idle" in table
+    steps = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
+    assert all(step["wall"] > step["wait"] > 0 and step["split"]["outside"] == pytest.approx(0, abs=1e-9) for step in steps)
+    assert all(sum(step["split"].values()) == pytest.approx(step["wall"]) for step in steps)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["wall"]["mean"] > summary["wait"]["mean"]
+
+
+def test_messages_that_vanish_turn_patience_on():
+    done = run("run", "uncoded(3)", "--engine", "virtual", "--chaos", "drop=0.4", "--rounds", "8", "--json")
+    data = json.loads(done.stdout)
+    assert data["exact"] == 1.0 and data["patience"] == 10 and data["rounds"] == 8
+    assert "unstraggle: Round 0 still waits after 1 s for workers" in done.stderr
+    assert json.loads(run("run", "uncoded(3)", "--engine", "virtual", "--rounds", "1", "--json").stdout)["patience"] is None
+
+
 def test_run_with_chaos():
     faults = "drop=0.05,corrupt=0.2,duplicate=0.2,kill=0.05"
     options = ("--rounds", "60", "--chaos", faults, "--patience", "5", "--problem", "least_squares", "--json")

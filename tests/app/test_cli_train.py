@@ -25,7 +25,8 @@ def test_train_compares_schemes_on_the_same_stragglers(tmp_path):
     assert config["command"][:2] == ["unstraggle", "train"] and config["options"]["slow"] == 1
     for folder in ("wait-for-all", "ignore-the-slowest", "repetition", "multi-message"):
         steps = [json.loads(line) for line in (tmp_path / folder / "steps.jsonl").read_text().splitlines()]
-        assert len(steps) == 8 and steps[3]["wall"] > steps[0]["wall"] and steps[-1]["loss"] > 0
+        assert len(steps) == 8 and all(step["wall"] >= step["wait"] > 0 for step in steps) and steps[-1]["loss"] > 0
+        assert all(sum(step["split"].values()) == pytest.approx(step["wall"]) for step in steps)
         assert len(trace.read(tmp_path / folder / "trace.jsonl")) == 9
 
 

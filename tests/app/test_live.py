@@ -34,10 +34,10 @@ HANG = 120
 
 def estimate(step=0, missing=(3,), lost=(), **more):
     got = ~np.isin(CODE.messages.worker, [*missing, *lost])
-    options = {"exact": True, "residual": 0.0, "bytes": 2400, **more}
-    return Estimate(
-        np.zeros((1, 2)), step, step, 0.25, got=got, arrivals=np.where(got, 0.2, np.inf), lost=tuple(lost), **options
-    )
+    used = tuple(worker for worker in range(4) if worker not in (*missing, *lost))
+    late = tuple(worker for worker in missing if worker not in lost)
+    record = {"wall": 0.5, "wait": 0.25, "exact": True, "bytes": 2400, "used": used, "late": late, "lost": tuple(lost), **more}
+    return Estimate(tracks=np.zeros((1, 2)), got=got, arrivals=np.where(got, 0.2, np.inf), step=step, round=step, **record)
 
 
 def get(page, path, method="GET", **headers):
@@ -78,10 +78,10 @@ class Stream:
 
 def test_events_begin_with_everything_and_go_on_step_by_step():
     with LivePage(title="a run") as page:
-        page.add(estimate(0), code=CODE, loss=2.0)
+        page.add(estimate(0), loss=2.0)
         stream = Stream(page)
         stream.wait(1)
-        page.add(estimate(1, missing=(), lost=(2,)), code=CODE, loss=1.5)
+        page.add(estimate(1, missing=(), lost=(2,)), loss=1.5)
         (first, snapshot), (second, step) = stream.wait(2)[:2]
         assert (first, second) == ("snapshot", "step") and snapshot["title"] == "a run"
         assert [record["step"] for record in snapshot["records"]] == [0] and snapshot["records"][0]["late"] == [3]
@@ -101,7 +101,7 @@ def test_the_log_says_what_happened():
             estimate(2, damaged=2),
             estimate(3, exact=False, skipped=True),
         ):
-            page.add(one, code=CODE)
+            page.add(one)
         said = [(event["step"], event["text"]) for event in page.state.events]
     assert said == [
         (0, "worker 1 is lost"),
@@ -117,14 +117,15 @@ def test_the_log_says_what_happened():
 def test_metrics_are_what_prometheus_reads():
     with LivePage() as page:
         for step in range(3):
-            page.add(estimate(step, lost=(2,) if step == 2 else ()), code=CODE, loss=1.0 / (1 + step))
+            page.add(estimate(step, lost=(2,) if step == 2 else ()), loss=1.0 / (1 + step))
         status, headers, text = get(page, "/metrics")
     assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert text.endswith("\n") and all(
         re.fullmatch(r'# (HELP|TYPE) \w+ .+|\w+(\{worker="\d+"\})? [-+.\de]+', line) for line in text.splitlines()
     )
     values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    assert float(values["unstraggle_steps_total"]) == 3 and float(values["unstraggle_step_seconds_sum"]) == 0.75
+    assert float(values["unstraggle_steps_total"]) == 3 and float(values["unstraggle_wall_seconds_sum"]) == 1.5
+    assert float(values["unstraggle_wait_seconds_sum"]) == 0.75
     assert float(values['unstraggle_worker_late_steps_total{worker="3"}']) == 3
     assert values['unstraggle_worker_up{worker="2"}'] == "0" and values['unstraggle_worker_up{worker="0"}'] == "1"
     assert float(values["unstraggle_loss"]) == pytest.approx(1 / 3)
@@ -133,16 +134,17 @@ def test_metrics_are_what_prometheus_reads():
 
 
 def test_training_steps_are_shown_as_well():
-    info = Info(7, 0, 0.5, True, 0.1, (0, 1), (2,), (3,), 100, 0.0, 32)
+    info = Info(step=7, wall=0.3, wait=0.1, exact=True, loss=0.5, used=(0, 1), late=(2,), lost=(3,), bytes=100, samples=32)
     with LivePage() as page:
         page.add(info)
         record = page.state.records[0]
-    assert (record.step, record.loss, record.late, record.lost, record.time) == (7, 0.5, (2,), (3,), 0.1)
+    expected = {"step": 7, "loss": 0.5, "late": [2], "lost": [3], "wall": 0.3, "wait": 0.1}
+    assert {name: record[name] for name in expected} == expected
 
 
 def test_losses_that_are_no_numbers_are_left_out():
     with LivePage() as page:
-        page.add(estimate(0), code=CODE, loss=float("nan"))
+        page.add(estimate(0), loss=float("nan"))
         assert json.loads(json.dumps(page.state.snapshot(), allow_nan=False))["records"][0]["loss"] is None
         with pytest.raises(us.Invalid, match="an Estimate or an Info"):
             page.add({"step": 1})
@@ -182,7 +184,7 @@ def test_memory_is_bounded_and_slow_browsers_are_cut_off():
     with LivePage() as page:
         slow = page.listen()
         for step in range(BEHIND + STEPS):
-            page.add(estimate(step, damaged=1), code=CODE)
+            page.add(estimate(step, damaged=1))
         assert len(page.state.records) == STEPS and len(page.state.events) == EVENTS and page.steps == BEHIND + STEPS
         assert slow.qsize() <= BEHIND + 2
         everyone = [page.listen() for _ in range(LISTENERS + 1)]
@@ -193,7 +195,7 @@ def test_memory_is_bounded_and_slow_browsers_are_cut_off():
 
 def test_steps_from_one_thread_reach_browsers_that_come_meanwhile_once():
     with LivePage() as page:
-        feeder = threading.Thread(target=lambda: [page.add(estimate(step), code=CODE) for step in range(300)])
+        feeder = threading.Thread(target=lambda: [page.add(estimate(step)) for step in range(300)])
         feeder.start()
         streams = [Stream(page) for _ in range(4)]
         feeder.join()
@@ -209,14 +211,14 @@ def test_a_browser_that_comes_in_the_middle_of_a_step_gets_it_once(monkeypatch):
         found, add = [], page.state.add
         visitor = threading.Thread(target=lambda: found.append(page.listen()))
 
-        def slow(record):
-            told = add(record)
+        def slow(*step):
+            told = add(*step)
             visitor.start()
             time.sleep(0.1)  # the visitor would have come in by now, and got the step twice
             return told
 
         monkeypatch.setattr(page.state, "add", slow)
-        page.add(estimate(0), code=CODE)
+        page.add(estimate(0))
         visitor.join(HANG)
         assert found[0].qsize() == 1 and b'"step":0' in found[0].get()
         page.leave(found[0])
@@ -241,17 +243,19 @@ def test_run_live(tmp_path):
 def test_live_page_in_a_browser(tmp_path):
     with Browser() as browser, LivePage(title="<b>cyclic</b>") as page:
         for step in range(30):
-            page.add(estimate(step, missing=(step % 4,)), code=CODE, loss=2.0 / (1 + step))
+            page.add(estimate(step, missing=(step % 4,)), loss=2.0 / (1 + step))
         browser.open(page.url)
         browser.until("document.getElementById('step').textContent === '29'")
         assert browser.value("document.getElementById('title').textContent") == "<b>cyclic</b>"
         assert browser.value("document.querySelectorAll('#cards li').length") == 4
-        page.add(estimate(30, missing=(), lost=(2,)), code=CODE, loss=0.05)
+        page.add(estimate(30, missing=(), lost=(2,)), loss=0.05)
         browser.until("document.getElementById('step').textContent === '30'")
         assert browser.value("document.getElementById('loss').textContent") == "0.05"
         assert browser.value("document.querySelectorAll('#cards li')[2].className") == "lost"
         assert "worker 2 is lost" in browser.value("document.querySelector('#log li').textContent")
         assert browser.value("document.getElementById('exact').textContent") == "100 %"
+        assert browser.value("document.getElementById('wall').textContent") == "0.5 s"
+        assert browser.value("document.getElementById('wait').textContent") == "0.25 s"
         assert browser.value("document.querySelector('#loss-line polyline').points.numberOfItems") == 31
         colours = {}
         for scheme in ("light", "dark"):

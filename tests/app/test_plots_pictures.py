@@ -31,8 +31,8 @@ def trace(rounds=30, n=5):
 
 
 def records(count=20, **more):
-    split = {"compute": 0.3, "transfer": 0.1, "wait": 0.05, "decode": 0.01}
-    return [{"loss": 2.0 / (1 + i), "wall": 0.5 * i, "split": split, **more} for i in range(count)]
+    split = {"compute": 0.3, "transfer": 0.1, "slack": 0.05, "decode": 0.01, "outside": 0.04}
+    return [{"loss": 2.0 / (1 + i), "wall": 0.5, "idle": 0.3, "split": split, **more} for i in range(count)]
 
 
 def rounds(name="a"):
@@ -111,10 +111,22 @@ def test_timeline_has_a_bar_for_each_task_and_marks_the_late():
         plots.timeline(trace(), 30)
 
 
+def test_where_the_time_goes_adds_up_and_shows_who_was_idle():
+    axes = plots.time_split({"one": records()}).axes[0]
+    parts = [bar for bar in axes.patches if not bar.get_hatch()]
+    idle = [bar for bar in axes.patches if bar.get_hatch()]
+    assert sum(bar.get_width() for bar in parts) == pytest.approx(0.5) == parts[-1].get_x() + parts[-1].get_width()
+    assert len(idle) == 1 and (idle[0].get_width(), idle[0].get_x()) == pytest.approx((0.3, 0.2))
+    assert "wall-clock" in axes.get_xlabel()
+
+
 def test_repeated_runs_are_averaged():
     both = [r | {"repeat": k, "loss": r["loss"] + k} for k in (0, 1) for r in records(8)]
     line = plots.loss({"a": both}).axes[0].lines[0]
     assert np.allclose(line.get_ydata(), [2.0 / (1 + i) + 0.5 for i in range(8)])
+    assert np.allclose(line.get_xdata(), 0.5 * np.arange(1, 9)), "wall-clock times add up, for each repetition"
+    cut = plots.loss({"a": both[:-2]}).axes[0].lines[0]
+    assert np.allclose(cut.get_ydata(), [2.0 / (1 + i) for i in range(8)]), "an interrupted repetition is left out"
     long = plots.loss({"a": records(10_000)}).axes[1].lines[0].get_xdata()
     assert len(long) <= POINTS and (long[0], long[-1]) == (0, 9999)
     with pytest.raises(Invalid, match='"loss" and "wall"'):

@@ -63,7 +63,7 @@ def worker_of(hub: Hub, worker: int = 0) -> socket.socket:
 
 
 def until(hub: Hub, condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < limit, "it did not happen"
         hub.collect(0.05)

@@ -53,7 +53,7 @@ def test_policies_go_on_without_the_dead(policy, gradient):
         assert (estimate.exact, estimate.skipped, estimate.lost) == (False, policy == "skip", (1,))
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_approximating_waits_for_those_who_are_still_at_work():
     engine = Local(Constant(4), restarts=0)
     with Master(codes.fractional_repetition(4, s=1), engine, on_shortfall="approximate") as master:
@@ -102,8 +102,8 @@ def test_live_rounds_end_when_the_simulated_ones_do():
         for _ in range(5):
             estimate = run(master)
             theory = replay(code, engine.delays[None])
-            assert estimate.time >= theory.time.mean
-            assert estimate.time - theory.time.mean < 0.5
+            assert estimate.wait >= theory.time.mean
+            assert estimate.wait - theory.time.mean < 0.5
             assert estimate.messages >= theory.messages.mean
 
 
@@ -118,7 +118,7 @@ def test_chaos_on_1000_rounds():
             params = rng.standard_normal(24)
             estimate = master.gradient(params)
             np.testing.assert_allclose(estimate.gradient, problem.gradient(params), rtol=1e-8, atol=1e-8)
-            seen += [estimate.damaged, estimate.duplicates, estimate.late, len(estimate.lost)]
+            seen += [estimate.damaged, estimate.duplicates, estimate.stale, len(estimate.lost)]
     assert (seen > 20).all()
 
 
@@ -152,10 +152,9 @@ def test_the_trace_of_a_run(tmp_path):
     for number, estimate in enumerate(estimates):
         heard = np.isfinite(recorded.end[number])
         assert heard.sum() >= estimate.messages
-        assert recorded.arrival[number][heard].max() == pytest.approx(estimate.time, rel=1e-6)
-    assert estimates[0].split.compute + estimates[0].split.transfer + estimates[0].split.wait == pytest.approx(
-        estimates[0].time, abs=0.05
-    )
+        assert recorded.arrival[number][heard].max() == pytest.approx(estimate.wait, rel=1e-6)
+        split = estimate.split
+        assert split.compute + split.transfer + split.slack == pytest.approx(estimate.wait)
 
 
 SCRIPT = """
@@ -184,7 +183,7 @@ def test_workers_end_when_the_master_does(number, seconds, tmp_path):
         pids = [int(pid) for pid in master.stdout.readline().split()[1:]]
         time.sleep(0.3)
         master.send_signal(getattr(signal, number))
-        limit = time.monotonic() + 5
+        limit = time.monotonic() + 60
         while any(map(psutil.pid_exists, pids)) and time.monotonic() < limit:
             time.sleep(0.05)
         assert not any(map(psutil.pid_exists, pids))
@@ -196,6 +195,6 @@ def test_a_script_without_guard_is_told_so(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.replace('if __name__ == "__main__":', "if True:"))
     env = {**os.environ, "PYTHONPATH": os.getcwd()}
-    done = subprocess.run([sys.executable, str(script), "0"], capture_output=True, text=True, env=env, timeout=60)
+    done = subprocess.run([sys.executable, str(script), "0"], capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 1 and "needs the guard `if __name__" in done.stderr.splitlines()[-1]
     assert "AssertionError" not in done.stderr

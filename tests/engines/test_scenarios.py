@@ -34,21 +34,21 @@ def cluster():
     ray.shutdown()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("nothing_left_behind")
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.__name__)
 def test_on_local(scenario):
     scenario(Bench(Local))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("nothing_left_behind")
 @pytest.mark.parametrize("scenario", KILLS, ids=lambda scenario: scenario.__name__)
 def test_on_local_with_new_interpreters(scenario):
     scenario(Bench(partial(Local, start_method="spawn")))
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.__name__)
 def test_on_ray(scenario):

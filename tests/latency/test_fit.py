@@ -1,7 +1,6 @@
 """fit() finds the family that made the times, and says so when none did."""
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -168,11 +167,10 @@ def test_odd_samples_neither_fail_nor_warn(kind):
     assert np.isfinite(found.best.order_statistics(3)[0])
 
 
-def test_many_times_are_thinned_by_the_seed_and_quick():
+def test_many_times_are_thinned_by_the_seed():
     times = draws(TRUE["LogNormal"], 100_000)
-    began = time.monotonic()
     found = fit(times)
-    assert time.monotonic() - began < 20 and len(found.times) == 20_000 and found.ranking[0].name == "LogNormal"
+    assert len(found.times) == 20_000 and found.ranking[0].name == "LogNormal"
     assert repr(fit(times).best) == repr(found.best) != repr(fit(times, rng=1).best)
 
 

@@ -44,9 +44,9 @@ def who_lags_behind_skips_rounds():
     engine = MPI(Slow(2, worker_part=1))
     with Master(codes.uncoded(2), engine, Count(1)) as master:
         estimates = [run(master, delays=np.array([0.02, 0.0])) for _ in range(40)]
-        assert 1 <= sum(estimate.late + estimate.got[1] for estimate in estimates) <= 6
+        assert 1 <= sum(estimate.stale + estimate.got[1] for estimate in estimates) <= 6
         assert len(engine._seats[1].sent) <= 2
-        limit = time.monotonic() + 10
+        limit = time.monotonic() + 120
         while not run(master, delays=np.array([5.0, 0.0])).got[1]:
             assert time.monotonic() < limit
 
@@ -154,7 +154,7 @@ def killed_in_the_end():
 
 def raises():
     """While a worker is stopped and another one is in the middle of a long task."""
-    engine = MPI(Slow(3, seconds=20.0))
+    engine = MPI(Slow(3, seconds=600.0))
     master = Master(codes.uncoded(3), engine, Deadline(0.1))
     run(master)
     if sys.argv[-1] == "stopped":

@@ -22,9 +22,9 @@ def test_dynamic_clustering_gets_around_two_stragglers_of_a_cluster(tmp_path):
     static = Master(clustered(np.repeat([0, 1], 4)), Virtual(problem, Exponential(rate=1.0)))
     dynamic = Master(placement(), Virtual(problem, Exponential(rate=1.0)), change=Spread(), trace=tmp_path / "run.jsonl")
     with static, dynamic:
-        fixed = [static.gradient(np.ones(6), delays=SLOW).time for _ in range(5)]
+        fixed = [static.gradient(np.ones(6), delays=SLOW).wait for _ in range(5)]
         estimates = [dynamic.gradient(np.ones(6), delays=SLOW) for _ in range(5)]
-    assert fixed == [100.0] * 5 and [estimate.time for estimate in estimates] == [100.0, 1.0, 1.0, 1.0, 1.0]
+    assert fixed == [100.0] * 5 and [estimate.wait for estimate in estimates] == [100.0, 1.0, 1.0, 1.0, 1.0]
     for estimate in estimates:
         assert estimate.exact
         np.testing.assert_allclose(estimate.gradient, problem.gradient(np.ones(6)), rtol=1e-9)

@@ -21,7 +21,7 @@ def test_a_run_with_kills_replays_to_the_same_instructions(tmp_path):
     np.testing.assert_allclose([estimate.gradient for estimate in estimates], problem.total)
     assert any(estimate.lost for estimate in estimates)
     rounds = replay_log(path, code)
-    assert [round.time for round in rounds] == [estimate.time for estimate in estimates]
+    assert [round.time for round in rounds] == [estimate.wait for estimate in estimates]
     assert [round.got.tolist() for round in rounds] == [estimate.got.tolist() for estimate in estimates]
     assert "Lost" in path.read_text() and "Ask" in path.read_text()
 

@@ -46,7 +46,7 @@ def test_rounds_take_the_time_that_is_simulated(expression):
     expected = replay(code, arrivals, by="rule" if code.decoder.rule else "span")
     with Master(code, Virtual(problem, latency, rng=5)) as master:
         estimates = [master.gradient(np.zeros(24)) for _ in range(20)]
-    np.testing.assert_allclose([estimate.time for estimate in estimates], expected.time.values, rtol=1e-12)
+    np.testing.assert_allclose([estimate.wait for estimate in estimates], expected.time.values, rtol=1e-12)
     np.testing.assert_array_equal([estimate.messages for estimate in estimates], expected.messages.values)
 
 
@@ -116,7 +116,7 @@ def test_chaos_of_every_kind_but_kills(caplog):
             params = np.full(24, step / 100)
             estimate = master.gradient(params)
             np.testing.assert_allclose(estimate.gradient, problem.gradient(params), rtol=1e-8, atol=1e-8)
-            seen += [estimate.damaged, estimate.duplicates, estimate.late]
+            seen += [estimate.damaged, estimate.duplicates, estimate.stale]
     assert (seen > [100, 100, 0]).all()
     assert "still waits" in caplog.text
 
@@ -145,7 +145,7 @@ def test_patience_raises_or_approximates():
         for _ in range(6):
             master.gradient(np.zeros(8), delays=np.ones(2))
         estimate = master.gradient(np.zeros(8), delays=np.array([0.5, 100.0]))
-        assert (estimate.time, estimate.got.tolist(), estimate.exact) == (2.0, [True, False], False)
+        assert (estimate.wait, estimate.got.tolist(), estimate.exact) == (2.0, [True, False], False)
         assert estimate.gradient[0] == 1.0
     with Master(code, virtual(Constant(2)), on_shortfall="raise", patience=2.0) as master:
         for _ in range(6):
@@ -267,6 +267,6 @@ def test_count_of_workers_is_ignoring_the_slowest():
     code = codes.ignore_stragglers(4)
     with Master(code, virtual(Constant(4)), Count(3)) as master:
         estimate = master.gradient(np.zeros(8), delays=np.array([1.0, 2.0, 9.0, 3.0]))
-    assert (estimate.time, estimate.gradient[0]) == (3.0, 1 + 2 + 4)
+    assert (estimate.wait, estimate.gradient[0]) == (3.0, 1 + 2 + 4)
     assert isinstance(least_squares(code), LeastSquares)
     assert simulate(code, LATENCY, Count(3), rounds=10, rng=0, by="span").messages.mean == 3

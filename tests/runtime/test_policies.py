@@ -142,6 +142,15 @@ def test_one_workers_error_is_a_straggler_and_two_are_too_many():
     assert round.state is State.FAILED and (fail.worker, fail.details) == (2, "first")
 
 
+def test_a_worker_that_failed_and_is_heard_of_again_is_not_waited_for():
+    round = a_round(on_shortfall="wait")
+    round.feed(Failed(1, 0.2, details="no"))
+    round.feed(Lost(1, 0.3, returns=True))
+    round.feed(Joined(1, 0.4, fresh=False))
+    assert not round.pending[1]
+    assert of(Ask, round.feed(Joined(1, 0.5, fresh=True))) == [Ask((1,), 0)] and round.pending[1]
+
+
 def test_an_error_that_repeats_ends_the_run_although_the_code_would_tolerate_it():
     round = a_round(on_shortfall="wait", suspects=frozenset({2}))
     (fail,) = of(Fail, round.feed(Failed(2, 0.1, details="again")))

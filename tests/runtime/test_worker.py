@@ -123,7 +123,9 @@ def test_codes_with_one_message_need_one_vector_where_the_problem_accumulates(ex
 def test_multi_message_codes_hold_what_their_table_needs():
     """Sums where many partial gradients go into few messages, partial gradients where few go into many."""
     assert codes.uncorrelated_mmc(10, load=10, orders=[6, 8, 10]).program(0).waiting == (3, 9)
-    few = Program(0, ((0, 0), (1, 0), (2, 0), (3, 0)), tuple(Outgoing(m, m + 2, 0, (0, m + 1), (1.0, 2.0)) for m in range(3)))
+    few = Program(
+        0, ((0, 0), (1, 0), (2, 0), (3, 0)), tuple(Outgoing(m, m + 2, 0, ((0, 0), (m + 1, 0)), (1.0, 2.0)) for m in range(3))
+    )
     assert few.waiting == (3, 1) and not few.folds
     sent, most = counted(lambda grad, send: work(few, grad, send))
     assert most <= 4

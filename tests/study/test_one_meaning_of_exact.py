@@ -29,7 +29,7 @@ def three_ways(code, stop):
     arrivals = np.concatenate([latency.sample(code, 1, rng) for _ in range(ROUNDS)])
     with Master(code, Virtual(least_squares(code, samples=100), latency, rng=5), stop) as master:
         estimates = [master.gradient(np.zeros(24)) for _ in range(ROUNDS)]
-    live = np.array([(estimate.time, estimate.exact, estimate.residual) for estimate in estimates]).T
+    live = np.array([(estimate.wait, estimate.exact, estimate.residual) for estimate in estimates]).T
     found = (simulate(code, Recorded(arrivals), stop, rounds=ROUNDS), replay(code, arrivals, stop))
     return [np.array([one.time.values, one.exact.values, one.residual.values]) for one in found] + [live]
 

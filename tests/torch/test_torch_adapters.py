@@ -117,10 +117,10 @@ def test_fit_equals_one_process_with_a_worker_slow():
     assert (fit.global_step, strategy.run.step, fit.current_epoch) == (8, 8, 2)
     assert fit.optimizers[0].param_groups[0]["lr"] == rate[0]
     for (info, loss, logged, _), expected in zip(seen, losses, strict=True):
-        assert info.exact and SLOW in info.late and info.waited < 30
+        assert info.exact and SLOW in info.late
         assert info.loss == pytest.approx(expected, rel=1e-4) and loss == pytest.approx(info.loss)
-        assert logged["coded/exact"] == 1 and logged["coded/late"] == len(info.late) and logged["coded/dead"] == 0
-        assert logged["coded/waited"] == pytest.approx(info.waited) and logged["coded/loss"] == pytest.approx(info.loss)
+        assert logged["coded/exact"] == 1 and logged["coded/late"] == len(info.late) and logged["coded/lost"] == 0
+        assert logged["coded/wait"] == pytest.approx(info.wait) and logged["coded/loss"] == pytest.approx(info.loss)
     assert 0 <= fit.callback_metrics["accuracy"] <= 1 and "train_loss" not in fit.callback_metrics
     assert not any(map(psutil.pid_exists, seen[-1][3]))
 

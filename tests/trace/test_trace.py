@@ -185,7 +185,7 @@ def test_summary_of_workers_that_are_alike():
     summary = from_seconds(seconds).summary()
     assert (summary.rounds, summary.workers, summary.tasks, summary.unfinished) == (4000, 8, 1, 0)
     assert summary.slowest == pytest.approx((seconds.max(axis=1) / np.median(seconds, axis=1)).mean())
-    assert summary.lost == pytest.approx(1 - 2 / (1 + sum(1 / np.arange(1, 9))), abs=0.01)
+    assert summary.idle_share == pytest.approx(1 - 2 / (1 + sum(1 / np.arange(1, 9))), abs=0.01)
     assert summary.persistence == pytest.approx(1 / 8, abs=0.02) and summary.chance == 1 / 8
     assert abs(summary.autocorrelation) < 0.02 and summary.drift == pytest.approx(1, abs=0.02) and summary.drift_p > 0.01
     assert summary.load_curve == () and len(str(summary).splitlines()) == 6
@@ -196,7 +196,7 @@ def test_summary_of_one_worker_that_is_always_slow():
     seconds = np.random.default_rng(4).uniform(1.0, 1.1, (60, 4)) * [1, 1, 2.35, 1]
     summary = from_seconds(seconds).summary()
     assert summary.persistence == 1 and summary.autocorrelation > 0.95 and summary.slowest == pytest.approx(2.3, abs=0.1)
-    assert summary.lost == pytest.approx(1 - (3 + 2.35) / 4 / 2.35, abs=0.02)
+    assert summary.idle_share == pytest.approx(1 - (3 + 2.35) / 4 / 2.35, abs=0.02)
 
 
 def test_summary_sees_drift_and_load():
@@ -212,7 +212,7 @@ def test_summary_sees_drift_and_load():
 
 def test_summary_of_ties_of_few_rounds_and_of_workers_that_never_finish():
     equal_times = from_seconds(np.ones((10, 4))).summary()
-    assert equal_times.persistence == 1 / 4 and equal_times.lost == 0 and np.isnan(equal_times.autocorrelation)
+    assert equal_times.persistence == 1 / 4 and equal_times.idle_share == 0 and np.isnan(equal_times.autocorrelation)
     one = from_seconds([[1.0, 2.0]]).summary()
     assert np.isnan(one.persistence) and one.to_dict()["persistence"] is None and "nan" not in str(one)
     lossy = from_seconds([[1.0, np.inf], [1.0, 2.0], [1.0, 3.0]]).summary()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from ..scheme.arrivals import Latency
 from ..scheme.stop import Count, Stop
 from ..statistics import mean_and_half
 from ..torch.coded import Coded
+from ..torch.info import Info
 from ..torch.tasks import Task
+from .steps import writing
 
 Floats = NDArray[np.float64]
 Told = Callable[[str, int, int], None]
@@ -42,7 +44,7 @@ class Entry:
 class Run:
     """One scheme: losses (repeats, steps + 1) on all training data, seconds (repeats, steps + 1) of wall-clock up to then.
 
-    accuracy: (repeats,) on held-out data at the end. exact: share of steps with the exact gradient. bytes: a step.
+    accuracy: (repeats,) on held-out data at the end. exact: share of steps with the exact gradient. bytes: per step.
     """
 
     entry: Entry
@@ -88,13 +90,14 @@ def compare(
     seed: int = 0,
     told: Told = lambda *_: None,
     out: Path | None = None,
-) -> list[Run]:
+) -> Iterator[Run]:
     """Train with one scheme after the other on local workers: equal weights, batches and injected delays for all."""
-    return [_train(task, entry, latency, steps, repeats, seed, told, out) for entry in chosen]
+    for entry in chosen:
+        yield _train(task, entry, latency, steps, repeats, seed, told, out)
 
 
 def table(runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
-    """A row a scheme: seconds a step and to the target loss, final loss and accuracy, each with its 95 % interval."""
+    """A row for each scheme: wall-clock of a step and to the target loss, final loss and accuracy, with 95 % intervals."""
     base = float(np.mean(runs[0].time_to(target)))
     rows = []
     for run in runs:
@@ -103,7 +106,7 @@ def table(runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
             {
                 "scheme": run.entry.name,
                 "code": run.entry.scheme,
-                "step": interval(np.diff(run.seconds, axis=1).mean(axis=1)),
+                "wall": interval(np.diff(run.seconds, axis=1).mean(axis=1)),
                 "to_target": interval(reached) if np.isfinite(reached).all() else None,
                 "speedup": base / float(reached.mean()) if np.isfinite(reached).all() else None,
                 "loss": interval(run.losses[:, -1]),
@@ -132,37 +135,48 @@ def _train(
 
     options: dict[str, Any] = {"batch_size": task.batch, "seed": seed, "stop": entry.stop, "engine": engine}
     losses, seconds = np.zeros((repeats, steps + 1)), np.zeros((repeats, steps + 1))
-    accuracy, records = np.zeros(repeats), []
+    accuracy = np.zeros(repeats)
+    records: list[dict[str, Any]] = []
     trace = None if folder is None else _fresh(folder) / "trace.jsonl"
-    with Coded(model, task.loss, task.data, scheme=entry.scheme, trace=trace, **options) as run:
-        run.backward()  # the first round pays for what is compiled and loaded
-        for repeat in range(repeats):
-            model.load_state_dict(task.build(seed + repeat).state_dict())
-            optimizer = torch.optim.Adam(model.parameters(), task.lr)
-            run.step = STRIDE * (repeat + 1)
-            losses[repeat, 0] = _loss(task, model)
-            for step in range(steps):
-                record = _step(run, optimizer)
-                losses[repeat, step + 1] = record["loss"] = _loss(task, model)
-                seconds[repeat, step + 1] = seconds[repeat, step] + record.pop("seconds")
-                records.append(record | {"repeat": repeat, "step": step, "wall": seconds[repeat, step + 1]})
-                told(entry.name, repeat * steps + step + 1, repeats * steps)
-            accuracy[repeat] = _accuracy(task, model)
-    exact = float(np.mean([record["exact"] for record in records]))
-    size = float(np.mean([record["bytes"] for record in records]))
-    result = Run(entry, losses, seconds, accuracy, exact, size, tuple(records))
+    try:
+        with (
+            writing(None if folder is None else folder / "steps.jsonl") as keep,
+            Coded(model, task.loss, task.data, scheme=entry.scheme, trace=trace, **options) as run,
+        ):
+            run.backward()  # the first round pays for what is compiled and loaded
+            for repeat in range(repeats):
+                model.load_state_dict(task.build(seed + repeat).state_dict())
+                optimizer = torch.optim.Adam(model.parameters(), task.lr)
+                run.step = STRIDE * (repeat + 1)
+                losses[repeat, 0] = _loss(task, model)
+                for step in range(steps):
+                    info = _step(run, optimizer)
+                    losses[repeat, step + 1] = _loss(task, model)
+                    seconds[repeat, step + 1] = seconds[repeat, step] + info.wall
+                    more = {"loss": losses[repeat, step + 1], "batch_loss": info.loss, "repeat": repeat, "step": step}
+                    records.append(info.to_dict() | more)
+                    keep(records[-1])
+                    told(entry.name, repeat * steps + step + 1, repeats * steps)
+                accuracy[repeat] = _accuracy(task, model)
+    except BaseException:
+        if folder is not None and records:
+            _save(folder, _summary(entry, records) | {"interrupted": True})
+        raise
+    about = _summary(entry, records)
+    result = Run(entry, losses, seconds, accuracy, about["exact"], about["bytes"], tuple(records))
     if folder is not None:
-        _save(folder, result)
+        ends = {"loss": losses[:, -1].tolist(), "seconds": seconds[:, -1].tolist(), "accuracy": accuracy.tolist()}
+        _save(folder, about | ends)
     return result
 
 
-def _step(run: Coded, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """One step as a user would write it, and how long it took."""
+def _step(run: Coded, optimizer: torch.optim.Optimizer) -> Info:
+    """One step as a user would write it, with the wall-clock time of all of it; what is between two of them does not count."""
     began = time.perf_counter()
     optimizer.zero_grad()
     info = run.backward()
     optimizer.step()
-    return {**info.to_dict(), "batch_loss": info.loss, "seconds": time.perf_counter() - began, "time": info.waited}
+    return info.lasting(time.perf_counter() - began)
 
 
 @torch.no_grad()
@@ -182,8 +196,10 @@ def _fresh(folder: Path) -> Path:
     return folder
 
 
-def _save(folder: Path, run: Run) -> None:
-    (folder / "steps.jsonl").write_text("".join(json.dumps(record) + "\n" for record in run.steps))
-    about = {"scheme": run.entry.name, "code": run.entry.scheme, "exact": run.exact, "bytes": run.bytes}
-    ends = {"loss": run.losses[:, -1].tolist(), "seconds": run.seconds[:, -1].tolist(), "accuracy": run.accuracy.tolist()}
-    (folder / "summary.json").write_text(json.dumps(about | ends, indent=1) + "\n")
+def _summary(entry: Entry, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    means = {name: float(np.mean([record[name] for record in records])) for name in ("exact", "bytes", "wall", "wait", "idle")}
+    return {"scheme": entry.name, "code": entry.scheme, "steps": len(records), **means}
+
+
+def _save(folder: Path, about: dict[str, Any]) -> None:
+    (folder / "summary.json").write_text(json.dumps(about, indent=1) + "\n")

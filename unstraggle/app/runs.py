@@ -1,7 +1,7 @@
 """Run directories: what `unstraggle run -o` and trainings leave behind, read back.
 
-config.json: the command and the environment. summary.json: results. steps.jsonl: a line a step. trace.jsonl: when tasks ended
-and messages came. All may be missing but one of the last two.
+config.json: the command and the environment. summary.json: results. steps.jsonl: a line for each step (see `steps`).
+trace.jsonl: when tasks ended and messages came. All may be missing but one of the last two.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import Invalid
 from ..study.rounds import Rounds, Sample
 from ..trace import TornTrace, Trace, read
+from .steps import read_steps
 
 PACKAGES = ("numpy", "scipy", "numba", "torch", "ray", "mpi4py")
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run: its records, a dictionary a step, and its trace, if there is one. notes: what could not be read, in words."""
+    """One run: its steps by the names of `Step`, and its trace, if there is one. notes: what could not be read, in words."""
 
     path: Path
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -52,11 +53,20 @@ class Run:
         return shlex.join(map(str, words)) if isinstance(words, list) and words else None
 
     @property
+    def clock(self) -> Literal["wall", "wait"]:
+        """What its times are: wall-clock times of steps, or waits for rounds where these alone were recorded."""
+        return "wall" if self.steps and all("wall" in step for step in self.steps) else "wait"
+
+    @property
     def rounds(self) -> Rounds:
-        """Times, messages and exactness of its steps; of a bare trace, times until the last message."""
+        """Times by its clock, messages and exactness of its steps, NaN where unknown."""
+        return self.timed_by(self.clock)
+
+    def timed_by(self, clock: Literal["wall", "wait"]) -> Rounds:
+        """The same by the clock that is asked for; a bare trace knows the waits only, until the last message."""
         if self.steps:
-            names = ("time", "messages", "exact", "residual")
-            columns = [[float(step.get(name) or 0) for step in self.steps] for name in names]
+            names = (clock, "messages", "exact", "residual")
+            columns = [[np.nan if step.get(name) is None else float(step[name]) for step in self.steps] for name in names]
             return Rounds(self.code, *(Sample(np.array(column)) for column in columns))
         assert self.trace is not None  # `read_run` refuses directories with neither
         times = self.trace.finish
@@ -67,7 +77,8 @@ class Run:
 
     @property
     def has_loss(self) -> bool:
-        return any(step.get("loss") is not None and step.get("wall") is not None for step in self.steps)
+        """Whether its loss can be drawn against the clock."""
+        return self.clock == "wall" and any(step.get("loss") is not None for step in self.steps)
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
@@ -75,7 +86,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     folder = Path(path)
     if not folder.is_dir():
         raise Invalid(f"A run is a directory, as `unstraggle run -o` writes it, but {folder} is {_what(folder)}.")
-    steps, notes = _steps(folder / "steps.jsonl")
+    steps, notes = read_steps(folder / "steps.jsonl")
     trace, torn = _trace(folder / "trace.jsonl")
     if not steps and trace is None:
         raise Invalid(
@@ -127,31 +138,6 @@ def _json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Invalid(f"{path} must hold a JSON object, but holds {type(found).__name__}. Remove it to go on without it.")
     return found
-
-
-def _steps(path: Path) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """A record a line; a last line that is torn is left out, as an interrupted run leaves it."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    found: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            if number == len(lines):
-                return found, (f"{path.name}: its last line is incomplete and was left out",)
-            raise Invalid(f"{path}, line {number} is not JSON, though lines follow. Remove that line.") from None
-        found.append(_record(record, f"{path}, line {number}"))
-    return found, ()
-
-
-def _record(record: Any, where: str) -> dict[str, Any]:
-    """A step; its seconds are called "time", or "waited" in a training."""
-    if not isinstance(record, dict):
-        raise Invalid(f"{where}: a step is a JSON object, but got {str(record)[:40]!r}.")
-    time = record.get("time", record.get("waited"))
-    if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time < np.inf:
-        raise Invalid(f'{where}: a step needs "time", its seconds >= 0, but got {time!r}.')
-    return record | {"time": float(time)}
 
 
 def _trace(path: Path) -> tuple[Trace | None, tuple[str, ...]]:

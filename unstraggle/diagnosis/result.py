@@ -38,17 +38,17 @@ class Worker:
 class Diagnosis:
     """What a trace says. Prints as a verdict, its reasons and a table of what would help.
 
-    kind: of straggling. lost: share of the workers' time that goes into waiting for the slowest, with its 95 % interval. where:
-    whether workers are late because they compute slowly or because their messages travel slowly. workers: the culprits. answer
-    and action: what to do. remedies: what helps without a code; advice: how the schemes do, None for traces that are too short
-    or incomplete. Savings are shares of the time of waiting for all, on rounds that nothing was chosen on.
+    kind: of straggling. idle_share: of the workers' time, what goes into waiting for the slowest, with its 95 % interval.
+    where: whether workers are late because they compute slowly or because their messages travel slowly. workers: the
+    culprits. answer and action: what to do. remedies: what helps without a code; advice: how the schemes do, None for traces
+    that are too short or incomplete. Savings are shares of the time of waiting for all, on rounds that nothing was chosen on.
     """
 
     kind: Kind
     answer: Answer
     action: str
-    lost: float
-    lost_ci95: tuple[float, float]
+    idle_share: float
+    idle_share_ci95: tuple[float, float]
     where: Literal["compute", "link"]
     workers: tuple[int, ...]
     table: tuple[Worker, ...]
@@ -61,19 +61,19 @@ class Diagnosis:
     def verdict(self) -> str:
         """One or two sentences: what it is, what it costs, what to do."""
         if self.kind == "unknown":
-            return f"Cannot tell how late workers are. {_sentence(self.action)}"
+            what = "how late workers are" if np.isnan(self.idle_share) else "what kind of stragglers there are, if any"
+            return f"Cannot tell {what}. {_sentence(self.action)}"
         who = f" ({named(self.workers)})" if self.workers and self.kind != "healthy" else ""
-        return (
-            f"{WORDS[self.kind]}{who}: {100 * self.lost:.1f} % of the workers' time is spent waiting. {_sentence(self.action)}"
-        )
+        waiting = f"{100 * self.idle_share:.1f} % of the workers' time is spent waiting"
+        return f"{WORDS[self.kind]}{who}: {waiting}. {_sentence(self.action)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers for JSON, which has no NaN: null stands for it."""
         plain = ("kind", "verdict", "answer", "action", "where")
         return {
             **{name: getattr(self, name) for name in plain},
-            "lost": _number(self.lost),
-            "lost_ci95": [_number(end) for end in self.lost_ci95],
+            "idle_share": _number(self.idle_share),
+            "idle_share_ci95": [_number(end) for end in self.idle_share_ci95],
             "workers": list(self.workers),
             "table": [{name: _number(value) for name, value in vars(row).items()} for row in self.table],
             "reasons": list(self.reasons),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..errors import Invalid
 from ..plan.advice import Advice, Candidate
 from ..plan.auto import LEAST_ROUNDS, auto
-from ..plan.cause import Cause, cause
+from ..plan.cause import FEWEST, Cause, cause
 from ..randomness import Seed
 from ..statistics import saving_of
 from ..trace import Trace, from_seconds
@@ -60,9 +60,11 @@ def diagnose(
     if usable is None:
         return _unknown(recorded)
     why = cause(usable)
-    waste, interval = _lost(usable.seconds)
-    kind: Kind = "healthy" if waste < HEALTHY else KINDS.get(why.kind, "mixed")
+    waste, interval = _idle(usable.seconds)
     table = _table(recorded, usable)
+    if why.kind == "unknown":
+        return _too_short(len(usable), why, where, waste, interval, table)
+    kind: Kind = "healthy" if waste < HEALTHY else KINDS.get(why.kind, "mixed")
     workers = _culprits(kind, why, table, len(usable))
     others = tuple(remedies(usable.seconds, kind, workers))
     advice = auto(usable, rng=rng, progress=progress) if schemes and len(usable) >= LEAST_ROUNDS else None
@@ -84,7 +86,7 @@ def _usable(trace: Trace) -> tuple[Trace | None, Literal["compute", "link"]]:
     if np.isnan(arrived).all(axis=2).any():
         return whole, "compute"
     last = np.nanmax(arrived, axis=2)
-    computing, arriving = _lost(whole.seconds)[0], _lost(last)[0]
+    computing, arriving = _idle(whole.seconds)[0], _idle(last)[0]
     if arriving < HEALTHY or computing > arriving / 2:
         return whole, "compute"
     return from_seconds(last / whole.work.sum(axis=1)), "link"
@@ -95,7 +97,7 @@ def _some(trace: Trace, rounds: NDArray[np.bool_]) -> Trace:
     return Trace(*arrays, trace.work, trace.numbers[rounds], trace.meta)
 
 
-def _lost(seconds: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
+def _idle(seconds: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
     """1 - mean / max, over all rounds, with its interval."""
     if len(seconds) < 2:
         share = float(1 - seconds.mean() / seconds.max(axis=1).mean())
@@ -167,6 +169,25 @@ def _reasons(trace: Trace, usable: Trace, where: str, why: Cause, kind: Kind, ad
     if advice and advice.verdict.startswith("Cannot predict"):
         reasons.append(advice.verdict[:-1])
     return reasons
+
+
+def _too_short(
+    rounds: int,
+    why: Cause,
+    where: Literal["compute", "link"],
+    waste: float,
+    interval: tuple[float, float],
+    table: tuple[Worker, ...],
+) -> Diagnosis:
+    """Too few rounds to say whether who was slow in them is slow always, or was by chance."""
+    action = f"record at least {FEWEST} rounds that wait for all, and diagnose those"
+    waited = f"in {_count(rounds)} the workers were idle for {100 * waste:.1f} % of their time, waiting for the slowest"
+    reasons = (str(why), waited)
+    return Diagnosis("unknown", "cannot tell", action, waste, interval, where, (), table, reasons, (), why, None)
+
+
+def _count(rounds: int) -> str:
+    return f"{rounds} round" + "s" * (rounds != 1)
 
 
 def _unknown(trace: Trace) -> Diagnosis:

@@ -55,6 +55,14 @@ class Processes(Protocol):
         ...
 
 
+@runtime_checkable
+class Sampled(Protocol):
+    """An engine that may have no clock of the wall: nobody waits while its rounds run."""
+
+    @property
+    def sampled(self) -> bool: ...
+
+
 def prepared(problem: Any, code: Code) -> Problem:
     """The problem that a code's workers compute: with encoded partitions where the code wants them, and checked."""
     if code.data is not None:

@@ -20,7 +20,7 @@ from ..runtime import frame
 from ..runtime.message import Incoming, Message, Order
 from ..scheme.arrivals import Latency, Resumes, checked
 from ..scheme.code import Code
-from .base import Engine, Processes
+from .base import Engine, Processes, Sampled
 
 
 class Chaos:
@@ -70,6 +70,10 @@ class Chaos:
     @property
     def problem(self) -> Problem:
         return self.engine.problem
+
+    @property
+    def sampled(self) -> bool:
+        return isinstance(self.engine, Sampled) and self.engine.sampled
 
     def open(self, code: Code) -> None:
         self._code = code

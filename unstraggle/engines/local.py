@@ -203,13 +203,12 @@ class Local:
         """End the thread, which may wait for a nursery that is stopped, and what it has started meanwhile."""
         if self._nursery is not None:
             self._nursery.interrupt()
+            self._nursery.close()  # before the thread that started it ends, and the kernel kills it: it reaps its workers
+            self._nursery = None
         late = [born for _, born in self._starter.join(FAREWELL) if isinstance(born, Born)]
         for born in late:
             os.close(born.orders)
         end_all([born.process for born in late])
-        if self._nursery is not None:
-            self._nursery.close()
-        self._nursery = None
 
     # What happens
 

@@ -70,6 +70,8 @@ class Server:
         for sentinel in self._children:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(sentinel, signal.SIGKILL)
+        for pid in self._children.values():
+            os.waitpid(pid, 0)  # else they stay in the process list for as long as the next parent likes
         return []
 
     def _answer(self, request: int, fds: list[int], *, whole: bool) -> bool:

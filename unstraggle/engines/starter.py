@@ -40,12 +40,12 @@ class Starter(Generic[T]):
         return [self._done.get() for _ in range(self._done.qsize())]
 
     def end(self) -> None:
-        """Start nobody any more."""
+        """Start nobody any more; what was started lives on until `join`."""
         self._ended = True
-        self._asked.put(None)
 
     def join(self, timeout: float) -> list[tuple[int, T | BaseException]]:
         """Wait for the end of the thread; gives what was still started. May be called once, after `end`."""
+        self._asked.put(None)
         self._thread.join(timeout)
         rest = [self._done.get() for _ in range(self._done.qsize())]
         if not self._thread.is_alive() and self.fd >= 0:
@@ -53,7 +53,9 @@ class Starter(Generic[T]):
         return rest
 
     def _run(self) -> None:
-        while (worker := self._asked.get()) is not None and not self._ended:
+        while (worker := self._asked.get()) is not None:
+            if self._ended:
+                continue
             try:
                 result: T | BaseException = self._start(worker)
             except BaseException as error:  # it belongs to the master's thread

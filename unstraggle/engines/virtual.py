@@ -31,6 +31,8 @@ class Virtual:
     once, which is used where messages are not of blocks.
     """
 
+    sampled = True
+
     def __init__(self, problem: Problem, latency: Latency, rng: Seed = None) -> None:
         self.problem, self._latency, self._rng = problem, latency, generator(rng)
         self._clock = 0.0

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from ..trace import Trace
 
-Kind = Literal["even", "persistent", "changing", "tasks", "mixed"]
+Kind = Literal["even", "persistent", "changing", "tasks", "mixed", "unknown"]
 
 EVEN = 0.02
 """Workers whose times differ by less than this (standard deviation of the logarithm) are alike."""
+
+FEWEST = 5
+"""Rounds from which on a cause is named: in fewer, one that is slow always looks like one that was slow by chance."""
 
 DOMINANT = 0.6
 """Share of the variance from which on one cause is named."""
@@ -23,10 +26,11 @@ DOMINANT = 0.6
 class Cause:
     """Where the differences between workers in a round come from, as shares of their variance (of logarithms).
 
-    persistent: workers that differ in the same way in every round. changing: a worker that is slow in all its tasks of a round
-    but not in others. tasks: single tasks that take longer, as with data of uneven size; None where a worker has one task, so
-    that it cannot be told from changing. spread: standard deviation of the logarithm of the workers' times in a round.
-    slowest: the worker that is slowest most often, and slowest_share how often.
+    persistent: workers that differ in the same way in every round. changing: a worker that is slow in all its tasks of a
+    round but not in others. tasks: single tasks that take longer, as with data of uneven size; None where a worker has one
+    task, so that it cannot be told from changing. kind "unknown": fewer than 5 whole rounds. spread: standard deviation of
+    the logarithm of the workers' times in a round. slowest: the worker that is slowest most often, and slowest_share how
+    often.
     """
 
     kind: Kind
@@ -44,9 +48,10 @@ class Cause:
             "even": f"workers are alike: their times differ by {100 * self.spread:.2g} %",
             "persistent": f"the same workers are slow in every round ({persistent} of the differences); worker {self.slowest} "
             f"is the slowest in {100 * self.slowest_share:.0f} % of the rounds",
-            "changing": f"another worker is slow in every round ({changing} of the differences), {told}",
+            "changing": f"a different worker is slow each round ({changing} of the differences), {told}",
             "tasks": f"single tasks take longer ({tasks} of the differences) and the slow worker changes: the data are the "
             "cause, not the machines",
+            "unknown": f"fewer than {FEWEST} whole rounds do not tell who is slow always from who was by chance",
             "mixed": f"no single cause: of the differences {persistent} persist, {changing} change with the round, {tasks} "
             "come from single tasks",
         }[self.kind]
@@ -56,7 +61,7 @@ def cause(trace: Trace) -> Cause:
     """Split the variance of the workers' mean task times, round by round, into its sources.
 
     >>> from unstraggle.trace import from_seconds
-    >>> cause(from_seconds([[1.0, 1.0, 2.0], [1.1, 1.1, 2.2], [0.9, 0.9, 1.8]])).kind
+    >>> cause(from_seconds([[1.0, 1.0, 2.0], [1.1, 1.1, 2.2], [0.9, 0.9, 1.8], [1.0, 1.1, 2.1], [1.0, 1.0, 2.0]])).kind
     'persistent'
     """
     logs = _logs(trace)
@@ -69,7 +74,7 @@ def cause(trace: Trace) -> Cause:
     shares = np.array([persistent, changing, single]) / max(persistent + changing + single, 1e-300)
     slow = np.bincount(means.argmax(axis=1), minlength=n) / rounds
     spread = float(np.sqrt((means**2).mean()))
-    return Cause(_kind(spread, shares, n), spread, *_told(shares, tasks), int(slow.argmax()), float(slow.max()))
+    return Cause(_kind(spread, shares, n, rounds), spread, *_told(shares, tasks), int(slow.argmax()), float(slow.max()))
 
 
 def _logs(trace: Trace) -> NDArray[np.float64]:
@@ -88,7 +93,9 @@ def _told(shares: NDArray[np.float64], tasks: int) -> tuple[float, float, float 
     return float(shares[0]), float(shares[1]), float(shares[2]) if tasks > 1 else None
 
 
-def _kind(spread: float, shares: NDArray[np.float64], n: int) -> Kind:
+def _kind(spread: float, shares: NDArray[np.float64], n: int, rounds: int) -> Kind:
+    if rounds < FEWEST and n > 1:
+        return "unknown"
     if spread < EVEN or n == 1:
         return "even"
     kinds: tuple[Kind, ...] = ("persistent", "changing", "tasks")

@@ -23,15 +23,15 @@ from .message import Message
 from .payload import number_type, payload_sizes
 from .sums import weighted_sum
 
-AT_ONCE = 4
-"""Vectors that are added in one pass, in float64: one at a time, the sum would be read and written as often."""
+AT_ONCE, CODED_AT_ONCE = 4, 16
+"""Plain vectors, and payloads of codecs, added in one pass: one at a time, the sum would be read and written as often."""
 
 
 class Gather:
     """The payloads of one round at a time.
 
     Memory besides the payloads, which stay where the engine has them: (tracks, dim) for the result. Where weights are known in
-    advance, messages have places, copies the same one; four neighbours are added once they and all before them are there.
+    advance, messages have places, copies the same one; some neighbours are added once they and all before them are there.
     """
 
     def __init__(self, code: Code, dim: int, dtype: np.dtype[Any]) -> None:
@@ -43,6 +43,7 @@ class Gather:
         self._blocks, self._mixed = code.messages.block.tolist(), code.messages.mixes > 1
         self._plain, self._codecs = code.messages.plain.tolist(), code.messages.codec
         self._kinds = kinds(code.messages.codec)
+        self._at_once = AT_ONCE if all(self._plain) else CODED_AT_ONCE
         self._new: Any = np.empty if all(self._plain) else np.zeros  # codecs add to what is there
         self._unsealed = [not sealed(codec) for codec in self._codecs]
         self._known = known_weights(code)
@@ -96,12 +97,12 @@ class Gather:
 
     def _turn(self) -> range:
         """The places that are added next."""
-        return range(self._next, min(self._next + AT_ONCE, self._places))
+        return range(self._next, min(self._next + self._at_once, self._places))
 
     def _advance(self) -> None:
         assert self._known is not None
         self._flush(self._known[0], [self._at[place] for place in self._turn() if place in self._at])
-        self._next += AT_ONCE
+        self._next += self._at_once
 
     def _flush(self, weights: NDArray[Any], messages: list[int]) -> None:
         """Add messages to the sum (tracks, dim), block by block, in one pass over each."""

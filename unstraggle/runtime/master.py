@@ -5,24 +5,22 @@ from __future__ import annotations
 import logging
 import statistics
 import threading
-import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.base import Engine
+from ..engines.base import Engine, Sampled
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
 from ..scheme.noise import require_digits
 from ..scheme.placement import Change, require_placed
 from ..scheme.recovery import Sending
 from ..scheme.stop import Planned, Stop, code_and_stop
-from .estimate import Estimate, Split
+from .estimate import Estimate
 from .events import Arrived, Dropped, Elapsed, Event
 from .gather import Gather
 from .instructions import Ask, Cancel, Fail, Instruction, Say, Until
@@ -31,6 +29,7 @@ from .message import Incoming, Message, Order, WorkerFailed
 from .recorder import Recorder
 from .round import Round, Terms
 from .states import Shortfall, State
+from .step import spent
 
 log = logging.getLogger("unstraggle")
 
@@ -42,6 +41,8 @@ REMIND = 10.0
 """Usual times of a round after which people are told whom it waits for."""
 FIRST_REMIND = 30.0
 """Seconds after which they are told while the usual time is not known."""
+FIRST_LIMIT = 1.0
+"""Seconds after which a patient master that waits asks again while the usual time is not known; then twice that, and so on."""
 
 
 class Master:
@@ -50,11 +51,12 @@ class Master:
     code: a `Code`, or a whole plan with its stop rule. stop: when a round ends; by default as soon as the gradient can be
     decoded exactly, which an approximate code never can: it needs one. on_shortfall: what to do when that cannot be, or not
     within `patience` times the usual time of a round (the median of the last 100): "wait" for those that are alive or come
-    back, "approximate" with what is there, "skip" the step (a gradient of zeros), or "raise" `NotRecovered`. Without patience
-    only dead workers make a shortfall. A worker whose problem raises counts as lost for the round; `WorkerFailed` is raised
-    when it does so twice in a row, or too many do. sending: "cluster_stop" lets workers go whose cluster is recovered. change:
-    change(round, last estimate) gives the code of a round, over the data that `code` places. trace: a file to which every
-    round is added. log: a file for every event and instruction, from which `replay_log` decides again.
+    back, and ask them again, "approximate" with what is there, "skip" the step (a gradient of zeros), or "raise"
+    `NotRecovered`. Without patience only dead workers make a shortfall. A worker whose problem raises counts as lost for the
+    round; `WorkerFailed` is raised when it does so twice in a row, or too many do. sending: "cluster_stop" lets workers go
+    whose cluster is recovered. change: change(round, last estimate) gives the code of a round, over the data that `code`
+    places. trace: a file to which every round is added. log: a file for every event and instruction, from which `replay_log`
+    decides again.
 
     >>> from unstraggle import codes, engines, latency, problems
     >>> problem = problems.LeastSquares.split(np.eye(4), np.arange(4.0), parts=4)
@@ -89,7 +91,9 @@ class Master:
         self._usual: deque[float] = deque(maxlen=REMEMBERED)
         self._lost: dict[int, bool] = {}
         self._suspects: set[int] = set()
+        self._sampled = isinstance(engine, Sampled) and engine.sampled
         self._count, self._busy = 0, threading.Lock()
+        self._left: float | None = None
         self._eps = require_digits(self.code, np.dtype(engine.problem.dtype))
         engine.open(self.code)
         self._gathers: tuple[Code, Gather] | None = None
@@ -110,7 +114,9 @@ class Master:
         code = self._code_of(number)
         changed = None if code is self.code else code
         order = Order(number, number if step is None else step, values, None, delays, changed)
-        current = Current(self.engine, self._gather(code), Round(code, self.stop, number, self._terms()), order, self._log)
+        round = Round(code, self.stop, number, self._terms())
+        current = Current(self.engine, self._gather(code), round, order, self._log, self._left)
+        self._left = None
         try:
             current.run()
         except BaseException:
@@ -119,6 +125,7 @@ class Master:
         finally:
             self._learn(current.round)
         estimate = self._seen = current.estimate()
+        self._left = estimate.wall - current.outside
         self._recorder.add(estimate, current.taken, code)
         return estimate
 
@@ -137,10 +144,14 @@ class Master:
     def _terms(self) -> Terms:
         """What the next round goes by: what was learned from those before it."""
         usual = statistics.median(self._usual) if len(self._usual) >= LEARNED else None
-        limit = None if self._patience is None or usual is None else self._patience * usual
-        remind = FIRST_REMIND if usual is None else max(1.0, REMIND * usual)
+        limit = None if self._patience is None else self._first_limit() if usual is None else self._patience * usual
+        remind = None if self._sampled else FIRST_REMIND if usual is None else max(1.0, REMIND * usual)
         lost = tuple(sorted(self._lost.items()))
         return Terms(self._policy, limit, remind, self._sending, lost, frozenset(self._suspects), self._eps)
+
+    def _first_limit(self) -> float | None:
+        """Who waits anyway may ask again before the usual time is known: messages may vanish in the first rounds, too."""
+        return FIRST_LIMIT if self._policy == "wait" else None
 
     def _learn(self, round: Round) -> None:
         """Keep what the next round must know: who is lost, who failed, and how long a round takes."""
@@ -164,10 +175,14 @@ class Master:
 
 
 class Current:
-    """The round that is running: events from the engine to the `Round`, its instructions to the engine, payloads to the sum."""
+    """The round that is running: events from the engine to the `Round`, its instructions to the engine, payloads to the sum.
 
-    def __init__(self, engine: Engine, gather: Gather, round: Round, order: Order, log: Log) -> None:
+    left: when the last gradient was given, on the clock of its round.
+    """
+
+    def __init__(self, engine: Engine, gather: Gather, round: Round, order: Order, log: Log, left: float | None) -> None:
         self._engine, self._gather, self.round, self._order, self._log = engine, gather, round, order, log
+        self._left, self.outside = left, 0.0
         self.taken: list[Message] = []
         self._good: dict[int, Message] = {}
         self._until: float | None = None
@@ -176,6 +191,8 @@ class Current:
     def run(self) -> None:
         """Start the round and take events until it is over."""
         self._gather.clear()
+        if self._left is not None:
+            self.outside = max(0.0, self._engine.clock() - self._left)
         self._engine.start(self._order)
         self._log.begin(self.round)
         self._follow((), self.round.begin())
@@ -230,25 +247,30 @@ class Current:
 
     def estimate(self) -> Estimate:
         """Decode what there is, as the round says."""
-        began, round = time.perf_counter(), self.round
-        skipped = round.state is State.SKIPPED
+        round, senders = self.round, self.round.code.messages.worker
+        skipped, wait = round.state is State.SKIPPED, float(round.clock if round.time is None else round.time)
         tracks = self._nothing() if skipped else self._gather.finish(round.decoded.weights)
+        used = set(senders[round.got].tolist())
+        late = set(range(round.code.n)) - used - round.missed
+        busy = set(senders[round.pending].tolist())
         return Estimate(
             tracks=tracks,
-            round=round.number,
-            step=self._order.step,
-            time=float(round.clock if round.time is None else round.time),
-            exact=not skipped and round.exact,
-            residual=1.0 if skipped else round.decoded.residual,
             got=round.got.copy(),
             arrivals=self._arrivals(),
-            late=round.late,
+            round=round.number,
+            step=self._order.step,
+            exact=not skipped and round.exact,
+            residual=1.0 if skipped else round.decoded.residual,
+            skipped=skipped,
+            used=tuple(sorted(used)),
+            late=tuple(sorted(late)),
+            lost=tuple(sorted(round.missed)),
+            messages=int(round.got.sum()),
+            stale=round.late,
             duplicates=round.duplicates,
             damaged=round.damaged,
-            lost=tuple(sorted(round.missed)),
             bytes=self.bytes,
-            skipped=skipped,
-            split=self._split(time.perf_counter() - began),
+            **spent(self.taken, wait, self._engine.clock(), self.outside, round.code.n, busy, round.missed),
         )
 
     def _arrivals(self) -> NDArray[np.float64]:
@@ -259,16 +281,6 @@ class Current:
 
     def _nothing(self) -> NDArray[Any]:
         return np.zeros((1, self._engine.problem.dim), self._engine.problem.dtype)
-
-    def _split(self, decode: float) -> Split:
-        """Along the message that came last: its worker's tasks, its way, and the rest."""
-        last = max(self.taken, key=attrgetter("time"), default=None)
-        if last is None or not last.times:
-            return Split(0.0, 0.0, self.round.clock, decode)
-        mine = [m.times for m in self.taken if m.worker == last.worker and m.times]
-        compute = sum(sum(times[1::2]) - sum(times[::2]) for times in mine)
-        transfer = max(0.0, last.time - last.times[-1])
-        return Split(compute, transfer, max(0.0, last.time - compute - transfer), decode)
 
 
 def _checked(params: NDArray[Any], engine: Engine) -> NDArray[Any]:

@@ -218,7 +218,8 @@ class Round:
         """Who comes back takes part."""
         self._attempts = 0
         self.lost.pop(event.worker, None)
-        self._expect(event.worker, True)
+        if event.fresh or event.worker not in self.failures:
+            self._expect(event.worker, True)
         if event.fresh:
             self._newcomers.add(event.worker)
 

@@ -124,7 +124,7 @@ class Coded:
         loss = scale * float(estimate.gradient[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:
             self._fill(estimate, scale)
-        info = info_of(estimate, self.code, self.epoch, samples, loss)
+        info = info_of(estimate, self.epoch, samples, loss)
         self.step += 1
         for call in self.callbacks:
             call(info)

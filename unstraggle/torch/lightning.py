@@ -90,8 +90,8 @@ class CodedStrategy(SingleDeviceStrategy):
         self.info = info = self.run.backward()
         self._grads = {p: p.grad for p in self._module.parameters()}
         self._module.zero_grad()
-        told = {"exact": info.exact, "waited": info.waited, "late": len(info.late), "dead": len(info.dead), "loss": info.loss}
-        logged = {f"coded/{name}": float(value) for name, value in told.items() if value is not None}
+        told = {"exact": info.exact, "wall": info.wall, "wait": info.wait, "late": len(info.late), "lost": len(info.lost)}
+        logged = {f"coded/{name}": float(value) for name, value in (told | {"loss": info.loss}).items() if value is not None}
         self._module.log_dict(logged, batch_size=info.samples)
         loss = torch.tensor(math.nan if info.loss is None else info.loss, device=self.root_device)
         return None if info.skipped else loss

@@ -17,12 +17,13 @@ class TraceSummary:
     """Numbers of a trace; prints as a small table. NaN where the trace is too short, or no round has all its workers.
 
     unfinished: rounds in which a worker finished nothing; all that follows leaves them out. slowest, slowest_p95: time of the
-    slowest worker over that of the median one, mean and 95 % quantile over the rounds. lost: share of the workers' time that is
-    spent waiting for the slowest, 1 - mean / max. persistence: how often the slowest worker is the slowest of the next recorded
-    round, too. chance: how often it would be if all were alike, 1 / n. autocorrelation: of a worker's time over the mean of the
-    round, from one round to the next. load_curve: time of the first q tasks over q times that of the first (by work), q = 1,
-    2, ...; 1 means that time is proportional to work. drift: median of the second half of the rounds over that of the first.
-    drift_p: p-value of a two-sample Kolmogorov-Smirnov test that the slowest times of both halves have one distribution.
+    slowest worker over that of the median one, mean and 95 % quantile over the rounds. idle_share: of the workers' time, what
+    is spent waiting for the slowest, 1 - mean / max. persistence: how often the slowest worker is the slowest of the next
+    recorded round, too. chance: how often it would be if all were alike, 1 / n. autocorrelation: of a worker's time over the
+    mean of the round, from one round to the next. load_curve: time of the first q tasks over q times that of the first (by
+    work), q = 1, 2, ...; 1 means that time is proportional to work. drift: median of the second half of the rounds over that
+    of the first. drift_p: p-value of a two-sample Kolmogorov-Smirnov test that the slowest times of both halves have one
+    distribution.
     """
 
     rounds: int
@@ -31,7 +32,7 @@ class TraceSummary:
     unfinished: int
     slowest: float
     slowest_p95: float
-    lost: float
+    idle_share: float
     persistence: float
     chance: float
     autocorrelation: float
@@ -47,7 +48,7 @@ class TraceSummary:
     def __str__(self) -> str:
         rows = [
             ("slowest / median worker", f"{self.slowest:.3g} mean, {self.slowest_p95:.3g} p95"),
-            ("lost by waiting for it", f"{100 * self.lost:.3g} % of the workers' time"),
+            ("idle, waiting for it", f"{100 * self.idle_share:.3g} % of the workers' time"),
             ("slowest twice in a row", f"{100 * self.persistence:.3g} %, by chance {100 * self.chance:.3g} %"),
             ("autocorrelation, lag 1", f"{self.autocorrelation:.2f}"),
             ("second / first half", f"{self.drift:.3f} median, p = {self.drift_p:.2g} (slowest times)"),
@@ -72,7 +73,7 @@ def summary(seconds: Times, durations: Times, work: Times) -> TraceSummary:
     whole = seconds[np.isfinite(seconds).all(axis=1)]
     slowest, n = whole.max(axis=1), seconds.shape[1]
     ratios = slowest / np.median(whole, axis=1) if len(whole) else np.array([np.nan])
-    lost = 1 - float(whole.mean(axis=1).sum() / slowest.sum()) if slowest.sum() > 0 else float("nan")
+    idle = 1 - float(whole.mean(axis=1).sum() / slowest.sum()) if slowest.sum() > 0 else float("nan")
     drift, drift_p = _halves(whole)
     return TraceSummary(
         rounds=len(seconds),
@@ -81,7 +82,7 @@ def summary(seconds: Times, durations: Times, work: Times) -> TraceSummary:
         unfinished=len(seconds) - len(whole),
         slowest=float(ratios.mean()),
         slowest_p95=float(np.quantile(ratios, 0.95)),
-        lost=lost,
+        idle_share=idle,
         persistence=_persistence(whole),
         chance=1 / n,
         autocorrelation=_autocorrelation(whole),

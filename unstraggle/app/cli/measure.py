@@ -104,8 +104,9 @@ def _finish(out: Path, options: dict[str, Any], as_json: bool) -> None:
         print_json(about)
         return
     console().print(_table(about))
-    low, high = about["lost_ci95"]
-    print(f"Lost to waiting: {100 * about['lost']:.1f} % of the workers' time ({100 * low:.1f} to {100 * high:.1f} %).")
+    low, high = about["idle_share_ci95"]
+    share = f"{100 * about['idle_share']:.1f} % ({100 * low:.1f} to {100 * high:.1f} %)"
+    print(f"Workers are idle for {share} of their time, waiting for the slowest.")
     print(f"Trace: {about['trace']}\nNext:  {about['next']}")
 
 
@@ -126,7 +127,7 @@ def summary(trace: Trace) -> dict[str, Any]:
     ]
     rows.sort(key=lambda row: (-row["slowest"], -row["median"]))
     about = {"rounds": len(trace), "workers": trace.n, "where": found.where}
-    return about | {"lost": found.lost, "lost_ci95": found.lost_ci95, "table": rows}
+    return about | {"idle_share": found.idle_share, "idle_share_ci95": found.idle_share_ci95, "table": rows}
 
 
 def _table(about: dict[str, Any]) -> Table:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 Told = Callable[[str, int, int], None]
 
@@ -47,18 +49,53 @@ def console() -> Console:
 
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[Told]:
-    """Progress bars on the error stream, one a label; gives the function that moves them. A total of 0: not known."""
+    """Progress bars on the error stream, one for each label; gives the function that moves them. A total of 0: not known.
+
+    What the master warns of, such as whom a round waits for, stands below the bar until it moves; without bars it is a line.
+    """
     where = Console(stderr=True)
     tasks: dict[str, TaskID] = {}
     columns = TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=where, transient=True, disable=quiet or not where.is_terminal) as bars:
+    with Bars(*columns, console=where, transient=True, disable=quiet or not where.is_terminal) as bars, said_to(bars.say):
 
         def move(label: str, done: int, total: int) -> None:
             if label not in tasks:
                 tasks[label] = bars.add_task(label[:36], total=total or None)
+            bars.said = ""
             bars.update(tasks[label], completed=done, total=total or None)
 
         yield move
+
+
+class Bars(Progress):
+    """Progress bars with a line of text below them."""
+
+    said = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.said:
+            yield Text(self.said, style="yellow")
+
+    def say(self, text: str) -> None:
+        """Show it; where there are no bars to show it with, print it."""
+        self.said = text
+        if self.disable:
+            print(f"unstraggle: {text}", file=sys.stderr)
+        else:
+            self.refresh()
+
+
+@contextmanager
+def said_to(say: Callable[[str], None]) -> Iterator[None]:
+    """Give the warnings of the logger "unstraggle" to a function."""
+    handler, log = logging.Handler(logging.WARNING), logging.getLogger("unstraggle")
+    handler.emit = lambda record: say(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 @contextmanager

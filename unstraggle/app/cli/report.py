@@ -64,7 +64,7 @@ def compare(
 def _table(rows: list[dict[str, object]]) -> Table:
     from ..report.compare import HEAD, cells
 
-    left_out = ("steps", "95 % interval", "kB a step")  # for which 80 columns are too few
+    left_out = ("steps", "95 % interval", "wait s", "kB per step")  # for which 80 columns are too few
     shown = [number for number, name in enumerate(HEAD) if name not in left_out]
     table = Table()
     table.add_column(HEAD[0], overflow="fold", min_width=16)

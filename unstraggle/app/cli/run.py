@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import Invalid
+from ..steps import Keep
+from .ending import Explained
 from .output import console, print_json
 from .run_rounds import descend, save, summary, table
 from .shared import AsJson, Folder, Seed, app, one_of, options_of
 from .workers import ENGINES, PROBLEMS, fresh, make_engine, make_problem, read_faults
+
+LOSSY = 10.0
+"""Patience, in usual times of a round, where messages are made to vanish: nobody else would ask for them again."""
 
 
 @app.command()
@@ -35,7 +40,9 @@ def run(
     dim: Annotated[int, typer.Option(help="Coordinates of the gradient.")] = 100,
     samples: Annotated[int, typer.Option(help="Samples of the data set.")] = 4000,
     on_shortfall: Annotated[str, typer.Option(help="If too few messages come: wait, approximate, skip or raise.")] = "wait",
-    patience: Annotated[float | None, typer.Option(help="Shortfall after so many times the usual time of a round.")] = None,
+    patience: Annotated[
+        float | None, typer.Option(help="Shortfall after so many times the usual time of a round; 10 with --chaos drop=.")
+    ] = None,
     deadline: Annotated[float | None, typer.Option(help="End every round after so many seconds.")] = None,
     chaos: Annotated[str | None, typer.Option(help="Faults, such as 'drop=0.01,corrupt=0.01,kill=0.05'.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Serve a page that shows the run as it goes.")] = False,
@@ -55,19 +62,29 @@ def run(
         raise Invalid(f"{parsed.name} has {parsed.n} workers, but --workers is {workers}. Leave it out.")
     if rounds < 1:
         raise Invalid(f"--rounds must be at least 1, but got {rounds}.")
+    faults = read_faults(chaos)
+    patience = LOSSY if patience is None and faults.get("drop") else patience
     data = make_problem(problem, parsed, dim, samples, seed)
-    machine = make_engine(engine, data, latency, read_faults(chaos), seed)
+    machine = make_engine(engine, data, latency, faults, seed)
+    told = {"engine": engine, "problem": problem, "latency": latency, "seed": seed, "chaos": chaos, "patience": patience}
+    options = options_of(context, without=("out", "as_json", "live", "live_port"))
+    records: list[Mapping[str, Any]] = []
     trace = out / "trace.jsonl" if out else None
-    with (
-        _page(live, live_port, parsed.name) as page,
-        _master(parsed, machine, deadline, trace, on_shortfall, patience) as master,
-    ):
-        if trace:
-            fresh(trace)  # now that workers are ready: an older one outlives a run that cannot start
-        records = descend(master, data, rounds, as_json, page)
-    about = summary(parsed, records, {"engine": engine, "problem": problem, "latency": latency, "seed": seed, "chaos": chaos})
+    try:
+        with (
+            _page(live, live_port, parsed.name) as page,
+            _master(parsed, machine, deadline, trace, on_shortfall, patience) as master,
+            _files(out, options) as keep,  # now that workers are ready: older ones outlive a run that cannot start
+        ):
+            for record in descend(master, data, rounds, as_json, page):
+                records.append(record)
+                keep(record)
+    except (KeyboardInterrupt, SystemExit) as end:
+        _keep_what_there_is(out, parsed, records, told)
+        raise Explained(end.code if isinstance(end, SystemExit) else 130) from end
+    about = summary(parsed, records, told)
     if out:
-        save(out, about, records, options_of(context, without=("out", "as_json", "live", "live_port")))
+        save(out, about)
     if as_json:
         print_json(about)
         return
@@ -75,6 +92,27 @@ def run(
     if out:
         files = "config.json, summary.json, steps.jsonl, trace.jsonl, chrome.json (open it in Perfetto)"
         print(f"Written to {out}: {files}. For a page of it: unstraggle report {out}")
+
+
+@contextmanager
+def _files(out: Path | None, options: dict[str, Any]) -> Iterator[Keep]:
+    """The files of a run, of which an older run's are replaced; gives what takes the record of each step."""
+    from ..runs import command_line, write_config
+    from ..steps import writing
+
+    if out:
+        fresh(out / "trace.jsonl")
+        write_config(out, command_line(), options)
+    with writing(out / "steps.jsonl" if out else None) as keep:
+        yield keep
+
+
+def _keep_what_there_is(out: Path | None, code: Any, records: list[Mapping[str, Any]], told: dict[str, Any]) -> None:
+    """The summary of a run that was interrupted, and a line that says so."""
+    if out and records:
+        save(out, summary(code, records, told | {"interrupted": True}))
+    kept = f" after {len(records)} rounds" + (f", which are in {out}" if out and records else "")
+    print(f"unstraggle: interrupted{kept}.", file=sys.stderr)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +13,34 @@ from ...problems.base import HasLoss
 from .output import progress_bars, save_json
 
 
-def descend(master: Any, problem: Any, rounds: int, quiet: bool, page: Any = None) -> list[dict[str, Any]]:
-    """Gradient descent; every record says what the round took and how far its gradient was from the true one.
+def descend(master: Any, problem: Any, rounds: int, quiet: bool, page: Any = None) -> Iterator[dict[str, Any]]:
+    """Gradient descent; yields the record of every step: what it took, and how far its gradient was from the true one.
 
-    The error is relative to the first gradient, since later ones approach zero. wall: seconds of all rounds so far, without
-    what it takes to know error and loss. page: a `LivePage` that is told of every round.
+    The error is relative to the first gradient, since later ones approach zero. What it takes to know error and loss is not
+    counted as time of a step. page: a `LivePage` that is told of every step.
     """
     from ...study.simulation import replay
 
     params = np.zeros(problem.dim)
     samples = sum(len(y) for _, y in problem.partitions)
     first = float(np.linalg.norm(problem.gradient(params)))
-    records, wall = [], 0.0
     with progress_bars(quiet) as told:
-        for step in range(rounds):
+        told(master.code.name, 0, rounds)
+        for number in range(rounds):
             estimate = master.gradient(params)
+            step = estimate.lasting(estimate.wall - estimate.split.outside)
             error = np.linalg.norm(estimate.gradient - problem.gradient(params)) / first
-            wall += estimate.time
-            record = estimate.to_dict() | {"error": float(error), "wall": wall}
+            record = step.to_dict() | {"error": float(error)}
             delays = getattr(master.engine, "delays", None)
             if delays is not None and master.code.decoder.rule is not None:
                 theory = replay(master.code, delays[None], master.stop)
                 record |= {"theory": theory.time.mean, "theory_messages": theory.messages.mean}
             params = params - 1.0 / samples * estimate.gradient
-            records.append(record | {"loss": _loss(problem, params)})
+            record["loss"] = _loss(problem, params)
             if page is not None:
-                page.add(estimate, loss=records[-1]["loss"], code=master.code)
-            told(master.code.name, step + 1, rounds)
-    return records
+                page.add(step, loss=record["loss"])
+            yield record
+            told(master.code.name, number + 1, rounds)
 
 
 def _loss(problem: Any, params: Any) -> float:
@@ -50,38 +50,33 @@ def _loss(problem: Any, params: Any) -> float:
     return float(np.mean(np.concatenate([(x @ params - y) ** 2 / 2 for x, y in problem.partitions])))
 
 
-def summary(code: Any, records: list[dict[str, Any]], about: dict[str, Any]) -> dict[str, Any]:
+def summary(code: Any, records: Sequence[Mapping[str, Any]], about: dict[str, Any]) -> dict[str, Any]:
     from ...study.rounds import Sample
 
     def mean(name: str) -> float:
         return float(np.mean([record[name] for record in records]))
 
-    result = {
-        "code": code.name,
-        "rounds": len(records),
-        **about,
-        "time": Sample(np.array([r["time"] for r in records])).to_dict(),
-    }
-    result |= {name: mean(name) for name in ("messages", "exact", "bytes", "late", "damaged", "duplicates")}
+    result: dict[str, Any] = {"code": code.name, "rounds": len(records), **about}
+    result |= {name: Sample(np.array([record[name] for record in records])).to_dict() for name in ("wall", "wait")}
+    result |= {name: mean(name) for name in ("idle", "messages", "exact", "bytes", "stale", "damaged", "duplicates")}
     result["worst_error"] = max(record["error"] for record in records)
     result["lost"] = sorted({worker for record in records for worker in record["lost"]})
     if all("theory" in record for record in records):
-        result |= {"theory": mean("theory"), "ratio": mean("time") / mean("theory"), "theory_messages": mean("theory_messages")}
+        result |= {"theory": mean("theory"), "ratio": mean("wait") / mean("theory"), "theory_messages": mean("theory_messages")}
     return result
 
 
 def table(about: dict[str, Any]) -> Table:
-    time = about["time"]
     rows = {
         "rounds": about["rounds"],
-        "seconds a round": f"{time['mean']:.4g} [{time['ci95'][0]:.4g}, {time['ci95'][1]:.4g}], p99 {time['p99']:.4g}"
-        if time["ci95"][0] is not None
-        else f"{time['mean']:.4g}",
+        "seconds per step": _seconds(about["wall"]),
+        "wait for the round": _seconds(about["wait"]),
+        "mean worker idle": f"{about['idle']:.4g} s per step",
         "messages": f"{about['messages']:.2f}",
         "exact": f"{100 * about['exact']:.4g} %",
         "worst relative error": f"{about['worst_error']:.2g}",
-        "kilobytes a round": f"{about['bytes'] / 1000:.4g}",
-        "late, damaged, double": f"{about['late']:.3g}, {about['damaged']:.3g}, {about['duplicates']:.3g} a round",
+        "kilobytes per round": f"{about['bytes'] / 1000:.4g}",
+        "stale, damaged, double": f"{about['stale']:.3g}, {about['damaged']:.3g}, {about['duplicates']:.3g} messages per round",
         "workers lost at times": ", ".join(map(str, about["lost"])) or "none",
     }
     if "theory" in about:
@@ -93,12 +88,16 @@ def table(about: dict[str, Any]) -> Table:
     return table
 
 
-def save(out: Path, about: dict[str, Any], records: list[dict[str, Any]], options: dict[str, Any]) -> None:
+def _seconds(time: dict[str, Any]) -> str:
+    low, high = time["ci95"]
+    return f"{time['mean']:.4g}" + ("" if low is None else f" [{low:.4g}, {high:.4g}], p99 {time['p99']:.4g}")
+
+
+def save(out: Path, about: dict[str, Any]) -> None:
+    """What is known at the end; the rest was written as the run went."""
     from ... import trace
     from ...trace.formats import chrome
-    from ..runs import command_line, write_config
 
-    write_config(out, command_line(), options)
     save_json(out / "summary.json", about)
-    (out / "steps.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    chrome.write(out / "chrome.json", trace.read(out / "trace.jsonl"))
+    if (out / "trace.jsonl").exists():
+        chrome.write(out / "chrome.json", trace.read(out / "trace.jsonl"))

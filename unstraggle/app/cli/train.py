@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from ...checks import require_known
 from ...errors import Invalid
+from .ending import Explained
 from .output import console, print_json, progress_bars, save_json
 from .shared import AsJson, Folder, Seed, app, one_of, options_of, out_option
 
@@ -72,15 +74,22 @@ def train(
     if scheme:
         chosen = [chosen[0], *(comparison.Entry(text, text) for text in scheme)]
     began = time.perf_counter()
-    with progress_bars(as_json) as told:
-        options = {"steps": steps, "repeats": repeats, "seed": seed, "told": told, "out": out}
-        runs = comparison.compare(data, chosen, latency, **options)
-    target = SLACK * float(runs[0].losses[:, -1].mean())
-    rows = comparison.table(runs, target)
     about = {"task": task, "workers": workers, "slow": places, "factor": factor, "unit": unit, "steps": steps, "seed": seed}
-    about |= {"by_label": by_label, "repeats": repeats, "target": target, "took": time.perf_counter() - began, "rows": rows}
+    about |= {"by_label": by_label, "repeats": repeats}
+    runs: list[Any] = []
     if out:
-        _save(out, about, runs, target, options_of(context))
+        _configure(out, chosen, options_of(context))
+    try:
+        with progress_bars(as_json) as told:
+            options = {"steps": steps, "repeats": repeats, "seed": seed, "told": told, "out": out}
+            for run in comparison.compare(data, chosen, latency, **options):
+                runs.append(run)
+    except (KeyboardInterrupt, SystemExit) as end:
+        _keep_what_there_is(out, about, comparison, runs)
+        raise Explained(end.code if isinstance(end, SystemExit) else 130) from end
+    about |= _results(comparison, runs) | {"took": time.perf_counter() - began}
+    if out:
+        _save(out, about, runs)
     if as_json:
         print_json(about)
         return
@@ -110,20 +119,38 @@ def _check(workers: int, slow: int, steps: int, repeats: int, schemes: list[str]
             raise Invalid(f"{code.name} is for {code.n} workers, but --workers is {workers}. Change one of them.")
 
 
-def _save(out: Path, about: dict[str, Any], runs: list[Any], target: float, options: dict[str, Any]) -> None:
-    from ..plots import training
+def _results(comparison: Any, runs: list[Any]) -> dict[str, Any]:
+    target = SLACK * float(runs[0].losses[:, -1].mean())
+    return {"target": target, "rows": comparison.table(runs, target)}
+
+
+def _configure(out: Path, chosen: list[Any], options: dict[str, Any]) -> None:
     from ..runs import command_line, write_config
 
-    for folder in (out, *(out / run.entry.name.replace(" ", "-") for run in runs)):
+    for folder in (out, *(out / entry.name.replace(" ", "-") for entry in chosen)):
         write_config(folder, command_line(), options)
+
+
+def _save(out: Path, about: dict[str, Any], runs: list[Any]) -> None:
+    from ..plots import training
+
     save_json(out / "summary.json", about)
-    training(runs, target).savefig(out / "loss.png", dpi=150)
+    if runs:
+        training(runs, about["target"]).savefig(out / "loss.png", dpi=150)
+
+
+def _keep_what_there_is(out: Path | None, about: dict[str, Any], comparison: Any, runs: list[Any]) -> None:
+    """The summary of the schemes that were finished; the steps of the one that was not are in its folder."""
+    if out:
+        _save(out, about | (_results(comparison, runs) if runs else {"rows": []}) | {"interrupted": True}, runs)
+    kept = f"; {len(runs)} schemes were finished" + (f", all steps are in {out}" if out else "")
+    print(f"unstraggle: interrupted{kept}.", file=sys.stderr)
 
 
 def _print(about: dict[str, Any], out: Path | None) -> None:
     who = ", ".join(map(str, about["slow"])) or "none"
     title = f"{about['task']}: {about['workers']} workers, slow: {who} ({about['factor']:g} x); {about['steps']} steps"
-    caption = f"± 95 % over {about['repeats']} runs; target loss {about['target']:.3f}; MB a step"
+    caption = f"± 95 % over {about['repeats']} runs; target loss {about['target']:.3f}; MB per step"
     shown = Table(title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.add_column("scheme", overflow="fold", min_width=18)
     for column in ("ms/step", "s to target", "speed-up", "final loss", "exact", "MB"):
@@ -133,7 +160,7 @@ def _print(about: dict[str, Any], out: Path | None) -> None:
         faster = f"{row['speedup']:.1f} x" if row["speedup"] else "-"
         loss = _with_half(row["loss"], 3)
         exact = f"{100 * row['exact']:.3g} %"
-        shown.add_row(row["scheme"], f"{1e3 * row['step'][0]:.0f}", reached, faster, loss, exact, f"{row['megabytes']:.2f}")
+        shown.add_row(row["scheme"], f"{1e3 * row['wall'][0]:.0f}", reached, faster, loss, exact, f"{row['megabytes']:.2f}")
     console().print(shown)
     if out:
         print(f"Written to {out}: loss.png, summary.json, and a folder for each scheme. Took {about['took']:.0f} s.")

@@ -22,14 +22,16 @@ def _lines(state: State) -> Iterator[str]:
         "received_bytes": ("bytes", "Bytes of messages that were used."),
         "damaged_messages": ("damaged", "Messages refused as damaged."),
         "duplicate_messages": ("duplicates", "Messages that came twice."),
+        "stale_messages": ("stale", "Messages of earlier rounds."),
     }
     for name, (key, about) in counters.items():
         yield from _metric(f"{name}_total", "counter", about, [("", totals[key])])
-    yield "# HELP unstraggle_step_seconds Time of a step."
-    yield "# TYPE unstraggle_step_seconds summary"
-    yield f"unstraggle_step_seconds_sum {state.seconds:.9g}"
-    yield f"unstraggle_step_seconds_count {totals['steps']}"
-    loss = next((record.loss for record in reversed(state.records) if record.loss is not None), None)
+    for name, about, seconds in (("wall", "Wall-clock time of a step.", state.wall), ("wait", "Wait for a round.", state.wait)):
+        yield f"# HELP unstraggle_{name}_seconds {about}"
+        yield f"# TYPE unstraggle_{name}_seconds summary"
+        yield f"unstraggle_{name}_seconds_sum {seconds:.9g}"
+        yield f"unstraggle_{name}_seconds_count {totals['steps']}"
+    loss = next((record["loss"] for record in reversed(state.records) if record["loss"] is not None), None)
     if loss is not None:
         yield from _metric("loss", "gauge", "Loss of the last step that tells it.", [("", loss)])
     workers = range(state.n)

@@ -2,7 +2,7 @@
 
 // Everything the page knows comes from /events: first a snapshot, then a message a step.
 const KEPT = 400, LOGGED = 200;
-const state = { records: [], events: [], totals: {}, seconds: 0, workers: [], title: "unstraggle", over: false };
+const state = { records: [], events: [], totals: {}, wall: 0, wait: 0, workers: [], title: "unstraggle", over: false };
 const at = (id) => document.getElementById(id);
 let waiting = false;
 
@@ -21,7 +21,7 @@ function share(count, of) {
 }
 
 function take(message) {
-  for (const key of ["totals", "seconds", "workers", "title"]) state[key] = message[key];
+  for (const key of ["totals", "wall", "wait", "workers", "title"]) state[key] = message[key];
 }
 
 function status(kind, text) {
@@ -36,8 +36,9 @@ function drawNumbers() {
   at("step").textContent = last.step;
   at("loss").textContent = known.length ? number(known[known.length - 1].loss) : "-";
   at("exact").textContent = `${number((100 * state.totals.exact) / steps)} %`;
-  at("mean").textContent = `${number(state.seconds / steps, 3)} s`;
-  at("last").textContent = `${number(last.time, 3)} s`;
+  at("wall").textContent = `${number(state.wall / steps, 3)} s`;
+  at("wait").textContent = `${number(state.wait / steps, 3)} s`;
+  at("last").textContent = `${number(last.wall, 3)} s`;
   at("bytes").textContent = size(state.totals.bytes);
 }
 
@@ -106,7 +107,7 @@ function draw() {
   drawNumbers();
   const losses = state.records.map((r) => r.loss).filter((loss) => loss !== null);
   if (losses.length) drawLine("loss-line", losses);
-  drawLine("time-line", state.records.map((r) => r.time));
+  drawLine("time-line", state.records.map((r) => r.wall));
   drawCards();
   drawMap();
   drawLog();

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import queue
 import threading
 import time
 from typing import Any
 
 from ...errors import Invalid
-from ...scheme.code import Code
+from ...runtime.step import Step
 from .handler import Server
-from .record import record_of
 from .state import State
 
 LISTENERS = 32
@@ -55,11 +55,14 @@ class LivePage:
         """Steps shown so far."""
         return self.state.totals["steps"]
 
-    def add(self, step: Any, *, loss: float | None = None, code: Code | None = None) -> None:
-        """Show a step: the `Estimate` of a round, with its code, which knows the workers, or the `Info` of a training step."""
-        record = record_of(step, code, loss)
+    def add(self, step: Step, *, loss: float | None = None) -> None:
+        """Show a step: the `Estimate` of a round, or the `Info` of a training step, which knows its loss."""
+        if not isinstance(step, Step):
+            raise Invalid(f"The live page takes an Estimate or an Info of a step, but got {type(step).__name__}.")
+        known = getattr(step, "loss", None) if loss is None else loss
+        shown = float(known) if known is not None and math.isfinite(known) else None
         with self._guard:  # so that a browser that comes now gets this step once
-            self._tell(event("step", self.state.add(record)))
+            self._tell(event("step", self.state.add(step, shown)))
 
     def close(self) -> None:
         """Tell browsers that the run has ended, and stop serving. May be called twice."""

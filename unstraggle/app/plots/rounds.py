@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ...latency import Fit
 
 
-def completion_times(results: Sequence[Rounds]) -> Figure:
-    """Distribution of the completion time, one curve a code: how often a round has ended by then."""
+def completion_times(results: Sequence[Rounds], of: str = "completion time of a round") -> Figure:
+    """Distribution of the completion time, a curve for each code: how often it is over by then. of: what the times are."""
     figure = _figure(6.4, 4.0)
     axes = figure.subplots()
     for number, rounds in enumerate(results):
@@ -25,9 +25,8 @@ def completion_times(results: Sequence[Rounds]) -> Figure:
         at = np.unique(np.linspace(0, len(values) - 1, 1000).astype(int)) if len(values) else np.empty(0, dtype=int)
         label = _short(rounds.code)
         axes.plot(values[at], (at + 1) / len(rounds), color=COLOURS[number % len(COLOURS)], label=label)
-    axes.set(
-        xlabel="completion time of a round (s)", ylabel="share of rounds that ended by then", ylim=(0, 1.02), xlim=(0, None)
-    )
+    what = of.rpartition(" ")[2]
+    axes.set(xlabel=f"{of} (s)", ylabel=f"share of {what}s that ended by then", ylim=(0, 1.02), xlim=(0, None))
     axes.legend(loc="lower right", frameon=False, fontsize=7)
     _clean(axes)
     return figure

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WIDEST = 600
 """Columns of a heatmap at most; beyond, a column shows the latest of several rounds."""
 
-PARTS = {"compute": COLOURS[0], "transfer": COLOURS[1], "wait": COLOURS[4], "decode": COLOURS[2]}
+PARTS = dict(zip(("compute", "transfer", "slack", "decode", "outside"), (*COLOURS[:2], COLOURS[4], *COLOURS[2:4]), strict=True))
 
 
 def lateness(trace: Trace) -> Figure:
@@ -74,19 +74,26 @@ def timeline(trace: Trace, round: int = 0) -> Figure:
 
 
 def time_split(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Where the mean round of each run spent its time: computing, transfer, waiting and decoding, of records with a `split`."""
-    figure = _figure(8.0, 1.1 + 0.42 * len(runs))
+    """Where the wall-clock time of the mean step of each run went, of records with a `split`, whose parts add up to it.
+
+    The hatched bar below is how long the mean worker was idle meanwhile, where that is recorded.
+    """
+    figure = _figure(8.0, 1.3 + 0.55 * len(runs))
     axes = figure.subplots()
     for place, records in enumerate(runs.values()):
         left = 0.0
         for part, colour in PARTS.items():
             seconds = float(np.mean([record["split"][part] for record in records]))
-            axes.barh(place, seconds, left=left, color=colour, height=0.55, label=part if not place else None)
+            axes.barh(place - 0.12, seconds, left=left, color=colour, height=0.46, label=part if not place else None)
             left += seconds
+        idle = float(np.mean([record.get("idle", np.nan) for record in records]))
+        if np.isfinite(idle):
+            bar: dict[str, Any] = {"color": "none", "edgecolor": GREY, "hatch": "////", "linewidth": 0.8, "height": 0.2}
+            axes.barh(place + 0.25, idle, left=left - idle, label="mean worker idle" if not place else None, **bar)
     axes.set_yticks(range(len(runs)), [_short(name, 44) for name in runs], fontsize=8)
     axes.set_ylim(len(runs) - 0.5, -0.5)
-    axes.set_xlabel("mean seconds a round, along the message that ended it")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False, fontsize=8)
+    axes.set_xlabel("wall-clock seconds of the mean step")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=6, frameon=False, fontsize=8, columnspacing=1.2)
     _clean(axes)
     return figure
 

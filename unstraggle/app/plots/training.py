@@ -68,7 +68,7 @@ class Curve:
 
 
 def loss(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Loss against wall-clock and against step, a curve a run: its records, of which those with "loss" and "wall" count.
+    """Loss against wall-clock and against step, a curve for each run: its records, of which those with "loss" are drawn.
 
     Records with different "repeat" are repetitions: their mean is drawn, and their range behind it.
     """
@@ -76,13 +76,17 @@ def loss(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
 
 
 def _curve(name: str, records: Sequence[Mapping[str, Any]]) -> Curve:
-    known = [record for record in records if record.get("loss") is not None and record.get("wall") is not None]
-    if not known:
+    repeats: dict[Any, list[tuple[float, float]]] = {}
+    passed: dict[Any, float] = {}
+    for record in records:
+        which = record.get("repeat")
+        passed[which] = passed.get(which, 0.0) + record.get("wall", np.nan)
+        if record.get("loss") is not None and np.isfinite(passed[which]):
+            repeats.setdefault(which, []).append((record["loss"], passed[which]))
+    if not repeats:
         raise Invalid(f'A picture of the loss needs records with "loss" and "wall", but {name!r} has none.')
-    repeats: dict[Any, list[Mapping[str, Any]]] = {}
-    for record in known:
-        repeats.setdefault(record.get("repeat"), []).append(record)
-    length = min(map(len, repeats.values()))
+    length = max(map(len, repeats.values()))
+    whole = [mine for mine in repeats.values() if len(mine) == length]  # an interrupted repetition is left out
     shown = np.unique(np.linspace(0, length - 1, POINTS).astype(int))
-    loss, wall = ([[mine[i][key] for i in shown] for mine in repeats.values()] for key in ("loss", "wall"))
-    return Curve(Named(name), np.array(loss, dtype=float), np.array(wall, dtype=float), shown)
+    drawn = np.array([[mine[place] for place in shown] for mine in whole], dtype=float)
+    return Curve(Named(name), drawn[:, :, 0], drawn[:, :, 1], shown)

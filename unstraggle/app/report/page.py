@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
     from ...diagnosis import Diagnosis
 
+TIMES = {"wall": "Step times", "wait": "Waits for rounds"}
+OF = {"wall": "wall-clock time of a step", "wait": "wait for a round"}
+SPLIT = (
+    "Along the message that ended the round: its worker computes, it travels, and slack is the rest of the wait; then the "
+    "master decodes. Outside: the optimiser and all else between two rounds."
+)
 MOST_ROWS = 24
 """Workers in the table at most."""
 
@@ -54,39 +60,63 @@ def _sections(run: Run, found: Diagnosis | None) -> Iterator[str]:
 
 
 def verdict(run: Run, found: Diagnosis | None) -> str:
-    """What the run did, and what its trace says of the cluster."""
-    kind = found.kind if found else "unknown"
-    lines = [_did(run), *([found.verdict] if found else ["No trace was recorded, so nothing can be said of the workers."])]
+    """What the run did, and what its trace says of the cluster, as far as it does."""
+    told = found is not None and found.kind != "unknown"
+    strong = [_did(run), *([found.verdict] if found and told else [])]
+    notes = [] if found and told else [_untold(run, found)]
     reasons = "".join(f"<li>{html.escape(reason)}</li>" for reason in (found.reasons if found else ()))
-    strong = "".join(f"<p><strong>{html.escape(line)}</strong></p>" for line in lines)
-    classes = f"verdict {kind} {found.answer.replace(' ', '-') if found else ''}".strip()
-    return f'<section id="verdict" class="{classes}">{strong}{f"<ul>{reasons}</ul>" if reasons else ""}</section>'
+    said = "".join(f"<p><strong>{html.escape(line)}</strong></p>" for line in strong)
+    said += "".join(f"<p>{html.escape(line)}</p>" for line in notes)
+    said += f"<ul>{reasons}</ul>" if reasons else ""
+    kind = f"{found.kind} {found.answer.replace(' ', '-')}" if found else "unknown"
+    return f'<section id="verdict" class="verdict {kind}">{said}</section>'
+
+
+def _untold(run: Run, found: Diagnosis | None) -> str:
+    if found is None or run.trace is None:
+        return "No trace was recorded, so nothing can be said of how late workers were."
+    if not np.isnan(found.idle_share):
+        return found.verdict
+    return f"What that saved is told by a comparison with a run that waits for all, such as one of uncoded({run.trace.n})."
 
 
 def _did(run: Run) -> str:
-    rounds = run.rounds
-    exact = rounds.exact.mean
-    said = f", {100 * exact:.4g} % of them with the exact gradient" if np.isfinite(exact) else ""
-    rows = workers.rows(run)
-    late = sum(row.late + row.lost for row in rows)
-    waited = f" On average {late:.1f} of {len(rows)} workers were not waited for." if late > 0 else ""
+    """What happened, in the run's own words: steps, their time, what was waited for, and what was not."""
+    rounds, rows = run.rounds, workers.rows(run)
+    known = np.isfinite(rounds.exact.mean)
+    exact = f", {100 * rounds.exact.mean:.4g} % of them with the exact gradient" if known else ""
+    said = f"{len(rounds)} {'step' if run.steps else 'round'}{'s' * (len(rounds) != 1)}{exact}: {_seconds(run)}."
+    late = sum(row.late + (row.lost or 0.0) for row in rows)
+    if late > 0:
+        said += f" On average {late:.1f} of {len(rows)} workers were not waited for."
     gone = tuple(sorted(row.worker for row in rows if row.lost))
-    lost = f" Lost at times: {named(gone)}." if gone else ""
-    return f"{len(rounds)} steps{said}, {rounds.time.mean:.4g} s each.{waited}{lost}"
+    return said + (f" Lost at times: {named(gone)}." if gone else "")
+
+
+def _seconds(run: Run) -> str:
+    mean = run.rounds.time.mean
+    if run.clock == "wait":
+        return f"a wait of {mean:.4g} s each"
+    return f"{mean:.4g} s each, of which {run.timed_by('wait').time.mean:.4g} s were spent waiting for the round"
 
 
 def key_numbers(run: Run) -> Iterator[tuple[str, str]]:
     """Names and values, as far as they are known."""
-    rounds = run.rounds
-    yield "mean step", f"{rounds.time.mean:.4g} s"
+    rounds, unit = run.rounds, "step" if run.clock == "wall" else "wait"
+    yield f"mean {unit}", f"{rounds.time.mean:.4g} s"
     if len(rounds) > 1:
         yield "95 % interval", "{:.4g} to {:.4g} s".format(*rounds.time.ci95)
-    yield "p99 step", f"{rounds.time.quantile(0.99):.4g} s"
+    yield f"p99 {unit}", f"{rounds.time.quantile(0.99):.4g} s"
+    if run.clock == "wall":
+        yield "mean wait", f"{run.timed_by('wait').time.mean:.4g} s"
+    idle = [step["idle"] / step["wall"] for step in run.steps if step.get("idle") is not None and step.get("wall")]
+    if idle:
+        yield "mean worker idle", f"{100 * np.mean(idle):.3g} %"
     if any("messages" in step for step in run.steps):
-        yield "messages a step", f"{rounds.messages.mean:.2f}"
+        yield "messages per step", f"{rounds.messages.mean:.2f}"
     sizes = [step["bytes"] for step in run.steps if step.get("bytes") is not None]
     if sizes:
-        yield "kB received a step", f"{np.mean(sizes) / 1000:.4g}"
+        yield "kB received per step", f"{np.mean(sizes) / 1000:.4g}"
     if isinstance(run.summary.get("ratio"), float):
         yield "measured / theory", f"{run.summary['ratio']:.3f}"
     losses = [step["loss"] for step in run.steps if step.get("loss") is not None]
@@ -99,15 +129,19 @@ def _pictures(run: Run) -> Iterator[tuple[str, str, Figure, str]]:
     if run.has_loss:
         yield "loss", "Loss", plots.loss({run.code: run.steps}), ""
     if len(run.rounds) > 1:
-        yield "times", "Step times", plots.completion_times([run.rounds]), ""
+        yield "times", TIMES[run.clock], plots.completion_times([run.rounds], of=OF[run.clock]), ""
     if run.trace is not None:
         yield "lateness", "Who was late, and when", plots.lateness(run.trace), ""
         place = _typical(run)
         note = "A round of median length." if len(run.trace) > 1 else ""
         yield "timeline", f"Round {run.trace.numbers[place]}", plots.timeline(run.trace, place), note
-    split = [step for step in run.steps if step.get("split")]
-    if split:
-        yield "split", "Where the time of a step goes", plots.time_split({run.code: split}), ""
+    if split := splits(run):
+        yield "split", "Where the time of a step goes", plots.time_split({run.code: split}), SPLIT
+
+
+def splits(run: Run) -> list[dict[str, Any]]:
+    """Steps that say where their wall-clock time went."""
+    return [step for step in run.steps if step.get("split") and "wall" in step]
 
 
 def _typical(run: Run) -> int:
@@ -122,16 +156,21 @@ def _tables(run: Run, found: Diagnosis | None) -> Iterator[str]:
     rows = workers.rows(run)
     if rows:
         shown = [
-            (row.worker, f"{100 * row.late:.1f} %", f"{100 * row.lost:.1f} %", f"{row.factor:.2f}" if row.factor else "-")
+            (row.worker, f"{100 * row.late:.1f} %", _percent(row.lost), f"{row.factor:.2f}" if row.factor else "-")
             for row in rows[:MOST_ROWS]
         ]
         note = f"The {MOST_ROWS} least punctual of {len(rows)} workers." if len(rows) > MOST_ROWS else ""
         head = ("worker", "late: not waited for", "lost", "time / median, median")
-        yield html.section("workers", "Late and lost workers", html.table(head, shown), note)
+        title = "Late workers" if rows[0].lost is None else "Late and lost workers"
+        yield html.section("workers", title, html.table(head, shown), note)
     if found and (options := found.options()):
         cells = [(what, f"{100 * saved:.1f} %", percent(interval)) for what, saved, interval in options]
         note = "Share of the time of waiting for all that would be saved, on rounds that nothing was chosen on."
         yield html.section("options", "What would help", html.table(("what", "saved", "95 % interval"), cells), note)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def _repeat(run: Run) -> str:

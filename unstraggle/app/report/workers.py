@@ -1,8 +1,8 @@
-"""Who was late, and who was lost: a row a worker."""
+"""Who was late, and who was lost: a row for each worker."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,32 +12,37 @@ from ..runs import Run
 
 @dataclass(frozen=True)
 class Row:
-    """Shares of the rounds in which a worker was not heard of in time, and in which it was lost; its median lateness."""
+    """Shares of the steps in which a worker was not heard of in time, and in which it was lost; its median lateness.
+
+    lost: None where only a trace is known, which does not tell lost from late.
+    """
 
     worker: int
     late: float
-    lost: float
+    lost: float | None
     factor: float | None
 
 
 def rows(run: Run) -> list[Row]:
     """All workers of a run, the least punctual first; empty where nothing is known of single workers."""
-    lost, late = _counts(run, "lost", "dead"), _counts(run, "late")
-    rounds = len(run.steps) or (len(run.trace) if run.trace else 0)
-    n = run.trace.n if run.trace else 1 + max([*lost, *late], default=-1)
     silent, factors = _from_trace(run)
+    lost, late = _shares(run, "lost"), _shares(run, "late")
+    n = run.trace.n if run.trace else 1 + max([*(lost or ()), *(late or ()), *(_shares(run, "used") or ())], default=-1)
     found = []
     for worker in range(n):
-        gone = lost[worker] / rounds
-        unheard = silent.get(worker, late[worker] / rounds + gone)  # a trace does not tell lost from late
-        found.append(Row(worker, max(unheard - gone, 0.0), gone, factors.get(worker)))
-    return sorted(found, key=lambda row: (-row.lost, -row.late, -(row.factor or 0)))
+        gone = None if lost is None else lost[worker]
+        unheard = max(silent.get(worker, 0.0) - (gone or 0.0), 0.0)
+        found.append(Row(worker, unheard if late is None else late[worker], gone, factors.get(worker)))
+    return sorted(found, key=lambda row: (-(row.lost or 0.0), -row.late, -(row.factor or 0)))
 
 
-def _counts(run: Run, *names: str) -> Counter[int]:
-    """In how many steps a worker is in one of these lists."""
-    lists = (step[name] for step in run.steps for name in names if isinstance(step.get(name), list))
-    return Counter(int(worker) for workers in lists for worker in set(workers))
+def _shares(run: Run, name: str) -> defaultdict[int, float] | None:
+    """In which share of the steps a worker is in a list; None where no step has it."""
+    lists = [step[name] for step in run.steps if isinstance(step.get(name), list)]
+    if not lists:
+        return None
+    counts = Counter(int(worker) for workers in lists for worker in set(workers))
+    return defaultdict(float, {worker: count / len(run.steps) for worker, count in counts.items()})
 
 
 def _from_trace(run: Run) -> tuple[dict[int, float], dict[int, float]]:
