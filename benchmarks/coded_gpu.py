@@ -55,7 +55,7 @@ def data() -> tuple[Tensor, Tensor]:
 
 
 def train(scheme: str, slow: bool) -> tuple[Coded, list[float], list[float], float]:
-    """Train; losses on a fixed sample, seconds a step, and megabytes that came in the last step."""
+    """Train; losses on a fixed sample, seconds per step, and megabytes that came in the last step."""
     torch.manual_seed(0)
     model, arrays = Gpt(), data()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -90,8 +90,8 @@ def _block(master: Any, rounds: int) -> Any:
 
 
 def throughput(make: Any, rounds: int = 20) -> dict[str, Any]:
-    """8 workers, messages of 20 MB, decoded: bytes of messages a second, against copying the same bytes in this process, which
-    is timed after every round, because other users of a machine slow down both."""
+    """8 workers, messages of 20 MB, decoded: bytes of messages per second, against copying the same bytes in this process,
+    which is timed after every round, because other users of a machine slow down both."""
     code = us.parse_code(f"uncoded({LARGE_WORKERS})")
     params = np.zeros(LARGE, np.float32)
     sources = [np.ones(LARGE, np.float32) for _ in range(LARGE_WORKERS)]

@@ -52,7 +52,7 @@ def check(bits: int) -> int:
 
 
 def work(bits: int, x: Any, total: Any) -> dict[str, tuple[float, Run]]:
-    """Bytes a coordinate that must move, and what is timed: kernels with all their launches, then the public methods."""
+    """Bytes per coordinate that must move, and what is timed: kernels with all their launches, then the public methods."""
     plain, bucketed, packed = QSGD(bits), QSGD(bits, bucket=512), bits / 8
     payload = plain.encode(x, seed=1)
     found, format = read(payload), plain.format

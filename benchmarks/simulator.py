@@ -57,7 +57,7 @@ def growth() -> list[dict[str, object]]:
             seconds = best_of(partial(simulate, code, LATENCY, rounds=rounds, rng=0))
             cost = seconds / rounds / len(code.messages) * 1e9
             rows.append({"code": name, "n": n, "messages": len(code.messages), "ns_per_message_and_round": round(cost, 3)})
-            print(f"{name:60}{n:6}{cost:8.2f} ns a message and round")
+            print(f"{name:60}{n:6}{cost:8.2f} ns per message and round")
     return rows
 
 

@@ -37,7 +37,7 @@ def data(samples: int = 4 * BATCH) -> tuple[Tensor, Tensor]:
 
 
 def tax() -> dict[str, Any]:
-    """Seconds a step with 2 workers: DDP, waiting for all, and repetition with load 1, in turns."""
+    """Seconds per step with 2 workers: DDP, waiting for all, and repetition with load 1, in turns."""
     rows: dict[str, list[float]] = {"ddp": [], "none": [], "repetition": []}
     splits: list[dict[str, float]] = []
     for _ in range(3):

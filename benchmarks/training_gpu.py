@@ -298,7 +298,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
         "date": date.today().isoformat(),
         "hardware": torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU",
         "versions": {"torch": torch.__version__},
-        "setting": f"n=k={WORKERS}, B={EACH * WORKERS}, one norm a message, losses every {EVERY} steps",
+        "setting": f"n=k={WORKERS}, B={EACH * WORKERS}, one norm per message, losses every {EVERY} steps",
     }
     path.write_text(json.dumps(about | {"runs": rows}, indent=1) + "\n")
 

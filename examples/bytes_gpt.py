@@ -49,7 +49,7 @@ def main() -> None:
             if step % 20 == 0 or step == args.steps - 1:
                 with torch.no_grad():
                     loss = nn.functional.cross_entropy(model(data[0][:256]), data[1][:256])
-                print(f"step {step}: loss {loss:.3f} nats a byte, {info.bytes / 1e6:.2f} MB a step")
+                print(f"step {step}: loss {loss:.3f} nats per byte, {info.bytes / 1e6:.2f} MB per step")
 
 
 if __name__ == "__main__":

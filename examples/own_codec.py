@@ -81,7 +81,7 @@ def main() -> None:
             params -= 0.002 * estimate.gradient
             if step in (0, args.steps - 1):
                 sent = estimate.bytes // estimate.messages
-                print(f"step {step}: loss {problem.loss(params):.4f}, {sent} bytes a message instead of {8 * 2000}")
+                print(f"step {step}: loss {problem.loss(params):.4f}, {sent} bytes per message instead of {8 * 2000}")
 
 
 if __name__ == "__main__":

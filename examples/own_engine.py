@@ -21,7 +21,7 @@ from unstraggle.testing import check_engine
 
 
 class Threads:
-    """One thread a worker. For problems that let go of Python's interpreter lock, as large NumPy operations do.
+    """One thread per worker. For problems that let go of Python's interpreter lock, as large NumPy operations do.
 
     Not for networks in PyTorch, whose random numbers belong to the process: use `Local`. Threads do not die and cannot be
     killed, so nobody is ever lost here.

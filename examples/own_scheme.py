@@ -51,7 +51,7 @@ def main() -> None:
     latency = us.latency.Heterogeneous([fast, slow, slow] * 3)
     for each in (us.codes.uncoded(9), us.codes.fractional_repetition(9, s=2), us.codes.uncoded_mmc(9, load=2), code):
         rounds = us.simulate(each, latency, rounds=20_000, rng=0)
-        print(f"{rounds.time.mean:.2f} s and {rounds.messages.mean:4.1f} messages a round: {each.name}")
+        print(f"{rounds.time.mean:.2f} s and {rounds.messages.mean:4.1f} messages per round: {each.name}")
 
     problem = us.problems.Logistic.random(code, dim=20, samples=900)
     params = np.zeros(20)

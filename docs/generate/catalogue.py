@@ -1,4 +1,4 @@
-"""The catalogue of schemes: two tables to compare, then a section a scheme."""
+"""The catalogue of schemes: two tables to compare, then a section per scheme."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def setting() -> str:
     """What all numbers have in common."""
     return f"""**The setting of every number below.** n = {N} workers. The latency model is that of [A], `{LATENCY!r}`:
 a worker draws its speed once a round, and twice the work takes twice the time. {ROUNDS:,} simulated rounds, seed {SEED}, the
-same draws for all schemes. Waiting for all takes {waiting().time.mean:.3f} s a round on average. Bytes are those of a
+same draws for all schemes. Waiting for all takes {waiting().time.mean:.3f} s per round on average. Bytes are those of a
 gradient with {DIM:,} coordinates.
 
 **Letters.** g_j is the partial gradient of partition j, g the sum of all. m_i is the message of worker i, B the matrix of
-coefficients (in pictures a row a message), A the set of workers that were heard. [A], [B] and [C] are papers, see
+coefficients (in pictures a row per message), A the set of workers that were heard. [A], [B] and [C] are papers, see
 [notation](notation.md).
 
 - *load*: most work of a worker, in shares of 1/n of the data.

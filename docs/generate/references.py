@@ -11,7 +11,7 @@ ACCENTS = {'"': "\u0308", "'": "\u0301", "`": "\u0300", "^": "\u0302"}
 
 
 def papers(name: str) -> list[str]:
-    """Markdown lines, one a paper of this scheme.
+    """Markdown lines, one per paper of this scheme.
 
     >>> papers("blocks")[0][:32]
     'Wang, Cui, Li, Zou, Xiong (2021)'

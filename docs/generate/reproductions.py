@@ -35,7 +35,7 @@ def folders(papers: Path) -> list[Path]:
 
 
 def gallery(papers: Path) -> str:
-    """A section a paper: its claims, then its figures."""
+    """A section per paper: its claims, then its figures."""
     pieces = [paper_section(folder) for folder in folders(papers)]
     if LEFT_OUT:
         pieces += ["## Left out", "\n".join(f"- {name}: {why}" for name, why in LEFT_OUT.items())]

@@ -57,7 +57,7 @@ def _side_by_side(body: Mapping[str, Any], head: str) -> tuple[list[Rows], set[s
 
 
 def pivoted(family: Mapping[str, Mapping[str, Any]], path: Path) -> Iterator[Piece]:
-    """Several things with the same inner parts: a table a part, with a row or rows a thing."""
+    """Several things with the same inner parts: a table per part, with a row or rows per thing."""
     for part in dict.fromkeys(part for inner in family.values() for part in inner):
         rows: Rows = []
         for name, value in ((name, inner[part]) for name, inner in family.items() if part in inner):

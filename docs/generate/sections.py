@@ -145,8 +145,8 @@ def _common_rows(each: Facts) -> list[list[str]]:
         load += f" at most, {each.load_mean:.3g} on average"
     return [
         ["load", f"{load}, of {each.code.k}{' encoded' if each.code.data is not None else ''} partitions"],
-        ["messages a round", f"{each.messages:.1f} of {len(each.code.messages)}"],
-        ["MB a round", f"{each.megabytes:.1f}"],
+        ["messages per round", f"{each.messages:.1f} of {len(each.code.messages)}"],
+        ["MB per round", f"{each.megabytes:.1f}"],
         ["noise gain", gain(each)],
     ]
 

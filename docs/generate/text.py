@@ -57,9 +57,9 @@ def words(name: str) -> str:
     """A name of a program as words.
 
     >>> words("us_a_message")
-    'us a message'
+    'us per message'
     """
-    return name.replace("_", " ")
+    return name.replace("_a_", "_per_").replace("_", " ")
 
 
 def save(path: Path, text: str) -> None:

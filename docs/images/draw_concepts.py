@@ -114,7 +114,7 @@ def _task(axes: Axes, begin: float, end: float, y: float, part: int, whole: bool
 
 
 def messages() -> Figure:
-    """One message a worker against several, with the same work."""
+    """One message per worker against several, with the same work."""
     figure = _figure(9.2, 3.9)
     upper, lower = figure.subplots(2, 1, sharex=True)
     for axes, code, title in (
@@ -229,7 +229,7 @@ def _rounding(axes: Axes) -> None:
         style = {"arrowstyle": "->", "color": ORANGE, "connectionstyle": f"arc3,rad={0.7 if to < value else -0.7}"}
         axes.annotate("", (to, 0.06), (value, 0.06), arrowprops=style)
         axes.text(to + (-0.03 if to < value else 0.03), 0.42, f"{100 * chance:.0f} %", ha=side, fontsize=9, color=ORANGE)
-    axes.text(0, 1.25, "3 bits a coordinate: 3 levels on each side of zero", ha="center", fontsize=9)
+    axes.text(0, 1.25, "3 bits per coordinate: 3 levels on each side of zero", ha="center", fontsize=9)
     axes.text(0, 1.0, "a value goes to one of its neighbours, right in the mean", ha="center", fontsize=9)
     axes.text(0, -0.75, "one norm for every 512 coordinates travels along", ha="center", fontsize=9, color="#555555")
 

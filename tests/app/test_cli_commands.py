@@ -59,15 +59,15 @@ CASES = {
     ),
     "run": Case(
         ("run", "uncoded(2)", "--engine", "virtual", "--rounds", "4"),
-        "seconds a round",
-        {"code", "time"},
+        "seconds per step",
+        {"code", "wall", "wait"},
         {"config.json", "summary.json", "steps.jsonl", "trace.jsonl", "chrome.json"},
         "summary.json",
     ),
     "measure": Case(
         ("measure", "-n", "2", "--rounds", "6", "--seed", "3"),
         "Next:  unstraggle diagnose",
-        {"lost", "table", "next"},
+        {"idle_share", "table", "next"},
         {"config.json", "summary.json", "trace.jsonl"},
     ),
     "report": Case(("report", "a"), "Written", {"report"}, {"report.html"}),

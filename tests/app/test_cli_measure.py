@@ -31,7 +31,7 @@ def test_a_rehearsal_is_recorded_diagnosed_and_planned_for(tmp_path):
     assert 0.099 < first["median"] == pytest.approx(np.median(recorded.seconds[:, 2]))
     found = json.loads(run("diagnose", out, "--json").stdout)
     assert found["kind"] == "persistent" and found["workers"] == [2]
-    assert (found["lost"], found["lost_ci95"]) == (about["lost"], about["lost_ci95"])
+    assert (found["idle_share"], found["idle_share_ci95"]) == (about["idle_share"], about["idle_share_ci95"])
     assert json.loads(run("plan", "auto", out, "--json").stdout)["held_out"]
 
 

@@ -24,7 +24,7 @@ class NotACommand(Exception):
 
 
 def shell_lines(text):
-    """The commands of a block, one a line: continued lines joined."""
+    """The commands of a block, one per line: continued lines joined."""
     return [line.strip() for line in re.sub(r"\\\n\s*", " ", text).splitlines()]
 
 

@@ -277,7 +277,7 @@ def test_every_model_runs_in_the_simulator(model):
         (lambda: Persistent(fast=3.0, slow=Exponential(1.0), p=0.1, stay=2.0), "combines latency models"),
         (lambda: Persistent(Exponential(1.0, per="task"), Exponential(1.0), p=0.1, stay=2.0), 'Use per="round"'),
         (lambda: Persistent(Exponential(1.0), Exponential(1.0), p=0.9, stay=2.0), "stay"),
-        (lambda: Heterogeneous(3), "one a worker"),
+        (lambda: Heterogeneous(3), "one per worker"),
         (lambda: Heterogeneous([1.0]), "combines latency models"),
         (lambda: Heterogeneous([Exponential(1.0)]).speeds(2, 1, np.random.default_rng(0)), "describes 1 workers"),
         (lambda: Empirical([1.0, 0.0]), "positive times"),

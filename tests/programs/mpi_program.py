@@ -40,7 +40,7 @@ def problem_of_the_script():
 
 
 def who_lags_behind_skips_rounds():
-    """Worker 1 needs 0.5 s a task, rounds take 0.02 s: it computes two or three of 40 rounds, and takes the newest one."""
+    """Worker 1 needs 0.5 s per task, rounds take 0.02 s: it computes two or three of 40 rounds, and takes the newest one."""
     engine = MPI(Slow(2, worker_part=1))
     with Master(codes.uncoded(2), engine, Count(1)) as master:
         estimates = [run(master, delays=np.array([0.02, 0.0])) for _ in range(40)]

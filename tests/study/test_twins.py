@@ -24,7 +24,7 @@ STOPS = {
 ASKING = {"recovered by rule", "recovered by span", "first of recovered and deadline", "linger after recovered"}
 """Stop rules that ask the decoder, so that each code answers in its own way; the others only see times and workers."""
 TWO = ("cyclic_repetition(9, s=4)", "cluster(uncorrelated_mmc(5, load=5, orders=[3, 5]), times=2)")
-"""One message a worker, and several that arrive in their own time."""
+"""One message per worker, and several that arrive in their own time."""
 CASES = [(name, expression) for name in STOPS for expression in (EXAMPLES if name in ASKING else TWO)]
 
 

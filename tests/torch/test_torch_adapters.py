@@ -275,7 +275,7 @@ def test_data_loaders_say_what_they_do():
 
 @pytest.fixture
 def fresh():
-    """Accelerate keeps one state a process."""
+    """Accelerate keeps one state per process."""
     from accelerate.state import AcceleratorState, GradientState
 
     def reset():

@@ -256,5 +256,5 @@ def test_a_plan_of_layers_needs_one_speed_a_round():
         def sample(self, code, rounds, rng):
             raise NotImplementedError
 
-    with pytest.raises(Invalid, match="one speed a round"):
+    with pytest.raises(Invalid, match="one speed per round"):
         sorted_speeds(Tasks(), 4, 10, np.random.default_rng(0))

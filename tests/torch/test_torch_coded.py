@@ -231,7 +231,7 @@ def test_lower_precision_on_the_worker():
 
 
 def test_running_statistics_are_the_mean_over_partitions():
-    """The gradient is that of one forward pass a partition; the statistics are decoded with it."""
+    """The gradient is that of one forward pass per partition; the statistics are decoded with it."""
     model, data = Residual(nn.BatchNorm1d, depth=2), table()
     other = copy.deepcopy(model)
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (model, other)]

@@ -1,4 +1,4 @@
-"""Schemes as data: every function returns a `Code`. One scheme a file; see CONTRIBUTING.md for how to add one.
+"""Schemes as data: every function returns a `Code`. One scheme per file; see CONTRIBUTING.md for how to add one.
 
 A scheme needs one line here, `from .name import name as name`. All the rest is made from its facts, which stand in its file.
 """

@@ -94,7 +94,7 @@ def row_sums(p: NDArray[np.float64], omega: NDArray[np.float64], gamma: float, k
 
 
 def table_code(name: str, n: int, coef: Any, decode: Decode, weights: ArrayLike = 1.0) -> Code:
-    """One message a worker: row i of coef (n, k) once its partitions are done; workers with an empty row stay idle.
+    """One message per worker: row i of coef (n, k) once its partitions are done; workers with an empty row stay idle.
 
     weights: (n,) or one for all, the fixed decoder's; for "one_step" the scale.
     """

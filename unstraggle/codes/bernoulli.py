@@ -29,7 +29,7 @@ from .facts import scheme
 def bernoulli(n: int, load: int, seed: int = 0, *, decode: Literal["sum", "one_step", "least_squares"] = "sum") -> Code:
     """Worker i adds up the partitions that it holds, each with probability load / n; all that arrives is added up.
 
-    load: mean partitions a worker. The sum is biased, and partitions that nobody holds are lost: use `stochastic` for an
+    load: mean partitions per worker. The sum is biased, and partitions that nobody holds are lost: use `stochastic` for an
     unbiased sum. decode="one_step" multiplies by n / (load * responders), as Charles et al. do (idle workers count as answering
     like the others); "least_squares" comes closest to the gradient, at O(n^3) a set.
 

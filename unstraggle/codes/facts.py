@@ -11,8 +11,8 @@ from ..errors import Invalid
 Group = Literal["one", "several", "join", "change", "approximate"]
 
 GROUPS: dict[Group, str] = {
-    "one": "Exact, one message a worker",
-    "several": "Exact, several messages a worker",
+    "one": "Exact, one message per worker",
+    "several": "Exact, several messages per worker",
     "join": "Joining codes",
     "change": "Changing codes",
     "approximate": "Approximate",

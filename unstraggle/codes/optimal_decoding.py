@@ -31,7 +31,7 @@ LARGEST = 2000
 def optimal_decoding(n: int, degree: int, seed: int | None = 0) -> Code:
     """Worker i adds up the partitions of its neighbours in a random regular graph; the master decodes by least squares.
 
-    degree: partitions a worker, and workers a partition; n * degree must be even. seed=None takes the circulant graph (for
+    degree: partitions per worker, and workers per partition; n * degree must be even. seed=None takes the circulant graph (for
     degree 2 the cycle). The estimate is the closest one to the sum for the set that arrived, but it is biased, and a set costs
     O(n^3) to decode: use `optimally_structured` where p is known. Raviv et al. assign by graphs in this way, Charles et al.
     decode so. In the scheme of Glasgow and Wootters workers are edges: `graph_assignment`, which errs less for the same work.

@@ -69,7 +69,7 @@ def optimally_structured(
     numbers, or the bounds of the model "paper" or "qsgd" for these bits and dim; by default 0 without bits, else "paper".
 
     construction="overlap" lays the workers side by side over the partitions (equation 22, at most n + k - 1 coefficients);
-    "split" first looks for groups of workers that carry whole partitions (equation 34, one coefficient less a group). Needs
+    "split" first looks for groups of workers that carry whole partitions (equation 34, one coefficient less per group). Needs
     the p of the deadline in use: with a wrong p it is biased, and `erasurehead`, which needs none, may be safer.
 
     >>> code = optimally_structured([0.5, 0.5, 0.2])

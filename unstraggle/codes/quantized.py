@@ -18,7 +18,7 @@ from ..scheme.code import FULL_BITS, Code
 Model = Literal["paper", "qsgd"]
 
 SENT = (*range(1, 17), FULL_BITS)
-"""Bits a coordinate that a message can have: one for signs, 2 to 16 for levels, 32 for float32 as it is."""
+"""Bits per coordinate that a message can have: one for signs, 2 to 16 for levels, 32 for float32 as it is."""
 
 
 def require_bits(scheme: str, bits: Any, *sizes: int) -> NDArray[np.int64]:
@@ -34,7 +34,7 @@ def require_bits(scheme: str, bits: Any, *sizes: int) -> NDArray[np.int64]:
     wrong = column[~np.isin(column, SENT)]
     if wrong.size:
         raise Invalid(
-            f"{scheme} needs 1 to 16 bits a coordinate, or 32 for messages as they are, but got bits={wrong.flat[0]}. "
+            f"{scheme} needs 1 to 16 bits per coordinate, or 32 for messages as they are, but got bits={wrong.flat[0]}. "
             "plan.bits(..., most=16) allocates bits that can be sent."
         )
     return column.astype(np.int64)
@@ -52,7 +52,7 @@ def variances(bits: NDArray[np.int64], dim: ArrayLike, bucket: int | None, model
 
 
 def with_bits(code: Code, bits: NDArray[np.int64], bucket: int | None = None) -> Code:
-    """The same code with so many bits a coordinate of each message, (M,)."""
+    """The same code with so many bits per coordinate of each message, (M,)."""
     codecs = {number: of_bits(number, bucket) for number in set(bits.tolist())}
     return with_codecs(code, [codecs[number] for number in bits.tolist()])
 

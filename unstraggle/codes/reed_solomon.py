@@ -35,7 +35,7 @@ def reed_solomon(
     """Worker i combines the partitions of row i of `mask` (by default cyclic); one more message than the most that miss a
     partition always suffices.
 
-    field="complex" sends two real numbers a coordinate; field="real" is limited to 12 messages, where float64 still decodes.
+    field="complex" sends two real numbers per coordinate; field="real" is limited to 12 messages, where float64 still decodes.
     Like the Fourier code it loses digits on contiguous survivor sets when s is large: see `noise_gain`.
 
     >>> reed_solomon(mask=[[1, 1, 0], [0, 1, 1], [1, 1, 1], [1, 0, 1]]).threshold

@@ -1,4 +1,4 @@
-"""What the scheme files share: cyclic task queues, codes with one message a worker, and groups of workers that do the same."""
+"""What the scheme files share: cyclic task queues, codes with one message per worker, and groups of equal workers."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _vector(rows: Floats, p: Floats, price: Floats, pull: float) -> Floats:
 def _require(code: Code, pull: float, objective: str) -> None:
     if not isinstance(code.decoder, Fixed) or len(np.unique(code.messages.worker)) < len(code.messages):
         raise Invalid(
-            f"two_track needs fixed weights and one message a worker, such as optimally_structured has, but got {code.name}."
+            f"two_track needs fixed weights and one message per worker, such as optimally_structured has, but got {code.name}."
         )
     if objective not in ("scalar", "vector"):
         raise Invalid(f'two_track needs objective="scalar" or "vector", but got {objective!r}.')

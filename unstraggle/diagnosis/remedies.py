@@ -14,7 +14,7 @@ from ..statistics import saving_of
 Times = NDArray[np.float64]
 
 TOGETHER = 4
-"""Rounds made one by `more work a step`."""
+"""Rounds made one by `more work per step`."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _balance(held: Times) -> Remedy:
 def _more_work(held: Times) -> Remedy:
     """Fewer, larger steps: what is slow now and then averages out within a step. It changes the batch."""
     groups = held[: len(held) // TOGETHER * TOGETHER].reshape(-1, TOGETHER, held.shape[1])
-    action = f"give workers {TOGETHER} times the work a step (a larger batch)"
+    action = f"give workers {TOGETHER} times the work per step (a larger batch)"
     return Remedy("more work", action, *saving_of(groups.sum(axis=1).max(axis=1), groups.max(axis=2).sum(axis=1)))
 
 

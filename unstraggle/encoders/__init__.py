@@ -1,4 +1,4 @@
-"""Encoding matrices: coefficients on a given support such that enough rows span the ones. One construction a file."""
+"""Encoding matrices: coefficients on a given support such that enough rows span the ones. One construction per file."""
 
 from .fourier import fourier
 from .mixing import mixing

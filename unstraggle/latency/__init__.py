@@ -1,4 +1,4 @@
-"""Latency models: how long tasks take and when messages arrive. One family a file; every one is a small frozen value."""
+"""Latency models: how long tasks take and when messages arrive. One family per file; every one is a small frozen value."""
 
 from ..scheme.arrivals import Latency, OrderStatistics, Resumes, Speeds, Survival
 from .base import Family, OneSpeed, arrivals

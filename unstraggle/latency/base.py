@@ -44,7 +44,7 @@ class OneSpeed(ABC):
 
     @abstractmethod
     def speeds(self, n: int, rounds: int, rng: np.random.Generator) -> Times | None:
-        """(rounds, n) seconds a unit of work, one round after the other."""
+        """(rounds, n) seconds per unit of work, one round after the other."""
 
     def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
         speeds = self.speeds(code.n, rounds, rng)
@@ -71,7 +71,7 @@ class OneSpeed(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Family(OneSpeed):
-    """Independent, identically distributed times of a unit of work: one draw a worker a round, or a fresh one for every task.
+    """Independent, identically distributed times of a unit of work: one draw per worker and round, or one for every task.
 
     Subclasses give the distribution by its quantile and survival functions; means of order statistics follow by quadrature.
     """
@@ -91,7 +91,7 @@ class Family(OneSpeed):
 
     @abstractmethod
     def survival(self, work: Any, deadline: Any) -> Times:
-        """P(a worker takes longer than `deadline` for `work` units), with one draw a round."""
+        """P(a worker takes longer than `deadline` for `work` units), with one draw per round."""
 
     def cdf(self, time: Any) -> Times:
         """P(a unit of work is done by `time`)."""
@@ -108,7 +108,7 @@ class Family(OneSpeed):
         return self.quantile(lower, 1 - lower)
 
     def speeds(self, n: int, rounds: int, rng: np.random.Generator) -> Times | None:
-        """One speed a worker a round; None where every task has its own."""
+        """One speed per worker and round; None where every task has its own."""
         return self.draw((rounds, n), rng) if self.per == "round" else None
 
     def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
@@ -139,12 +139,12 @@ class Family(OneSpeed):
 
 
 def require_one_speed(name: str, *models: Any) -> None:
-    """Models to be combined: each must give a worker one speed a round."""
+    """Models to be combined: each must give a worker one speed per round."""
     for model in models:
         if not isinstance(model, Speeds):
             raise Invalid(f"{name} combines latency models such as ShiftedExponential(rate=10), but got {model!r}.")
         if per_task(model):
-            raise Invalid(f'{name} needs models with one draw a round, but got {model!r}. Use per="round".')
+            raise Invalid(f'{name} needs models with one draw per round, but got {model!r}. Use per="round".')
 
 
 def per_task(model: object) -> bool:

@@ -37,7 +37,7 @@ class Empirical(OneSpeed):
         return self.values[rng.integers(len(self.values), size=rounds)]
 
     def survival(self, work: Any, deadline: Any) -> Times:
-        """Share of measured times above deadline / work; from whole rounds (n,), one a worker."""
+        """Share of measured times above deadline / work; from whole rounds (n,), one per worker."""
         return share_above(self.values, work, deadline)
 
     def order_statistics(self, n: int, draws: int = 0, rng: Seed = 0) -> Times:

@@ -111,9 +111,9 @@ class Fit:
 def fit(times: ArrayLike | Trace, rng: Seed = 0) -> Fit:
     """The family that explains measured times, if one does: by maximum likelihood, ranked by AIC, judged by the KS distance.
 
-    times: seconds a unit of work, (samples,) or (rounds, workers), or a trace. From rounds, no family is best where workers or
-    rounds differ (Kruskal-Wallis): independent times would be the wrong model, however well they fit together. Infinite times
-    (never finished) are not fitted, and no family is best where there are any. Of more than 20,000 times, as many are
+    times: seconds per unit of work, (samples,) or (rounds, workers), or a trace. From rounds, no family is best where workers
+    or rounds differ (Kruskal-Wallis): independent times would be the wrong model, however well they fit together. Infinite
+    times (never finished) are not fitted, and no family is best where there are any. Of more than 20,000 times, as many are
     drawn with `rng`. Do not extrapolate: tails beyond the largest time are the family's guess.
 
     >>> fit(np.random.default_rng(1).exponential(0.1, 5000) + 1).best

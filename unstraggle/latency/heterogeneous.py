@@ -25,7 +25,7 @@ class Heterogeneous(OneSpeed):
 
     def __init__(self, workers: Sequence[Any]) -> None:
         if not isinstance(workers, Sequence) or not workers:
-            raise Invalid(f"Heterogeneous needs a list of latency models, one a worker, but got {workers!r}.")
+            raise Invalid(f"Heterogeneous needs a list of latency models, one per worker, but got {workers!r}.")
         require_one_speed("Heterogeneous", *workers)
         object.__setattr__(self, "workers", tuple(workers))
 

@@ -14,10 +14,10 @@ from .base import Times
 
 @dataclass(frozen=True)
 class Network:
-    """A latency model plus the way of the messages to the master, over one link a worker.
+    """A latency model plus the way of the messages to the master, over one link per worker.
 
-    dim: coordinates of the gradient. bandwidth: bytes a second, for all workers or one each. round_trip: seconds. Messages of a
-    worker queue on its link; the master's own link is taken to be wide enough.
+    dim: coordinates of the gradient. bandwidth: bytes per second, for all workers or one each. round_trip: seconds. Messages
+    of a worker queue on its link; the master's own link is taken to be wide enough.
     """
 
     base: Any

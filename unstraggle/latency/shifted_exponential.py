@@ -14,7 +14,7 @@ from .base import Family, Times, require, require_count, require_shift
 
 @dataclass(frozen=True, repr=False)
 class ShiftedExponential(Family):
-    """A unit of work takes shift + Exp(rate): one draw a worker a round, or (per="task") a fresh draw for every task.
+    """A unit of work takes shift + Exp(rate): one draw per worker and round, or (per="task") a fresh draw for every task.
 
     With one draw, P(s units done by t) = 1 - exp(-rate (t/s - shift)), as in [A] eq. 5. Real traces rarely look like this:
     use it to compare with the papers, and a trace to plan.

@@ -1,4 +1,4 @@
-"""The papers' figures, regenerated. One folder a paper; `unstraggle reproduce` finds figures here."""
+"""The papers' figures, regenerated. One folder per paper; `unstraggle reproduce` finds figures here."""
 
 from __future__ import annotations
 

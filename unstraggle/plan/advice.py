@@ -13,9 +13,9 @@ from .cause import Cause
 class Candidate:
     """A scheme and what it does on rounds that it was not chosen on.
 
-    time: mean seconds a round, with its interval. saving: share of the time that waiting for all takes, with the interval of
+    time: mean seconds per round, with its interval. saving: share of the time that waiting for all takes, with the interval of
     the paired difference. exact: whether every round gives the exact gradient. seen: mean time on the rounds used for choosing.
-    messages: sent a round; volume: the same in whole gradients of 32 bits a coordinate, since messages of blocks are smaller.
+    messages: sent per round; volume: the same in whole gradients of 32 bits per coordinate, as messages of blocks are smaller.
     """
 
     name: str

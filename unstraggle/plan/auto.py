@@ -83,8 +83,8 @@ def auto(
 ) -> Advice:
     """Rank all schemes for a latency model or a trace, and say which to use, or why none.
 
-    source: a `Trace`, times (rounds, workers), or a latency model together with n. dim, bandwidth (bytes/s a worker) and
-    round_trip add the way of the messages; max_bytes limits what is sent a round. max_load: most partitions a worker computes
+    source: a `Trace`, times (rounds, workers), or a latency model together with n. dim, bandwidth (bytes/s per worker) and
+    round_trip add the way of the messages; max_bytes limits what is sent per round. max_load: most partitions a worker computes
     in multi-message codes. Traces are cut in two: schemes are chosen on the first half and scored on the second.
 
     It may answer that coding does not help here, or that it cannot predict: the trace drifts, time is not proportional to
@@ -276,7 +276,7 @@ def _outcome(best: Candidate, wait: Candidate) -> Iterator[str]:
         yield "blocks presume that parts of the gradient can be computed in turn, at a cost in proportion to their size"
     yield (
         f"chosen: {best.name}; on rounds that it was not chosen on it saves {100 * best.saving:.1f} % "
-        f"({100 * low:.1f} to {100 * high:.1f} %) and sends {best.volume:.1f} gradients a round"
+        f"({100 * low:.1f} to {100 * high:.1f} %) and sends {best.volume:.1f} gradients per round"
     )
 
 

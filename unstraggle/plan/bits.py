@@ -16,10 +16,10 @@ from ..scheme.code import FULL_BITS
 from .bits_solvers import continuous, dynamic_program, equal_split, greedy, hull_and_core
 
 LEAST = 2
-"""Bits a coordinate below which the quantiser has no level but zero."""
+"""Bits per coordinate below which the quantiser has no level but zero."""
 
 SENT = 16
-"""The most bits a coordinate that a quantised message has."""
+"""The most bits per coordinate that a quantised message has."""
 
 MOST_LEVELS = 498
 """2^498 levels, about 1e150: their square is still finite."""
@@ -52,7 +52,7 @@ class Bits:
 
     @property
     def budget(self) -> int:
-        """B, all bits a coordinate of a round in which everyone answers."""
+        """B, all bits per coordinate of a round in which everyone answers."""
         return int(self.bits.sum())
 
     @property
@@ -87,7 +87,7 @@ def bits(
     most: int | None = None,
     levels_offset: int = 0,
 ) -> Bits:
-    """Spend exactly `budget` bits a coordinate on n workers so that the sum of (1 - p_i) / (p_i + gamma omega(b_i)) is largest.
+    """Spend exactly `budget` bits per coordinate on n workers such that sum (1 - p_i) / (p_i + gamma omega(b_i)) is largest.
 
     p: (n,) straggle probabilities. dim: coordinates of the gradient. budget: all bits together, at least 2 n and at most
     `most` n, by default 16, the most that messages are quantised to (32 for the rivals, as in the paper). omega: relative
@@ -109,7 +109,7 @@ def bits(
     dim = require_count("bits", "dim", dim, 1, 10**15, "Give the number of coordinates of the gradient.")
     usual = SENT if method in ("dp", "fast") else FULL_BITS
     most = require_count(
-        "bits", "most", usual if most is None else most, LEAST, 1024, "Messages have 2 to 1024 bits a coordinate."
+        "bits", "most", usual if most is None else most, LEAST, 1024, "Messages have 2 to 1024 bits per coordinate."
     )
     table = _variances(omega, dim, n, most)
     most = table.shape[1] + LEAST - 1

@@ -43,7 +43,7 @@ class Cause:
 
     def __str__(self) -> str:
         persistent, changing, tasks = (f"{100 * (share or 0):.0f} %" for share in (self.persistent, self.changing, self.tasks))
-        told = "in all of its tasks" if self.tasks is not None else "by its machine or its data: one task a round cannot tell"
+        told = "in all of its tasks" if self.tasks is not None else "by its machine or its data: one task per round cannot tell"
         return {
             "even": f"workers are alike: their times differ by {100 * self.spread:.2g} %",
             "persistent": f"the same workers are slow in every round ({persistent} of the differences); worker {self.slowest} "
@@ -78,7 +78,7 @@ def cause(trace: Trace) -> Cause:
 
 
 def _logs(trace: Trace) -> NDArray[np.float64]:
-    """(rounds, workers, tasks) logarithms of task times a unit of work, of the rounds in which everything ended."""
+    """(rounds, workers, tasks) logarithms of task times per unit of work, of the rounds in which everything ended."""
     times = trace.durations / trace.work
     whole = times[np.isfinite(times).all(axis=(1, 2)) & (times > 0).all(axis=(1, 2))]
     return np.log(whole) if len(whole) else np.zeros((1, trace.n, 1))

@@ -94,7 +94,7 @@ def compression(
     speeds: Speeds | None = None,
     omega: Model = "qsgd",
 ) -> Compression:
-    """Which bits a coordinate to send over a link of `bandwidth` bytes/s, or that quantising does not pay.
+    """Which bits per coordinate to send over a link of `bandwidth` bytes/s, or that quantising does not pay.
 
     A round takes compute + encode + messages * (size / bandwidth + decode) seconds: workers encode side by side, and `messages`
     come through the link and are decoded one after another. The steps to a target grow by 1 + omega, where omega bounds the

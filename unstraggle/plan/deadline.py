@@ -74,8 +74,8 @@ def deadline(
 
     1 / Delta bounds E|estimate - gradient|^2 / (C k)^2, so that the steps to a target are in proportion to 1 + 1 / Delta and
     the time to tau times that. The p_i are those of the work that the code really gives each worker, which keeps it unbiased.
-    budget: bits a coordinate of all workers together, allocated with the code (needs dim); bandwidth: bytes/s a worker, whose
-    transfer then counts (needs dim). Returns the code together with `Deadline(tau)`: use neither without the other.
+    budget: bits per coordinate of all workers together, allocated with the code (needs dim); bandwidth: bytes/s per worker,
+    whose transfer then counts (needs dim). Returns the code together with `Deadline(tau)`: use neither without the other.
 
     cost: seconds, up to a factor that is the same for all deadlines. params: "tau", "p", "error" (the bound), "bits".
 
@@ -196,7 +196,7 @@ def _survival(latency: Any, work: Floats, tau: Any) -> Floats:
 
 
 def _work(weights: Floats, k: int) -> Floats:
-    """(n,) units of work that the code with these weights W_i gives each worker: n / k a partition."""
+    """(n,) units of work that the code with these weights W_i gives each worker: n / k per partition."""
     work, used = np.zeros(len(weights)), weights > 0
     work[used] = np.diff(overlap(weights[used], k).indptr) * (len(weights) / k)
     return work
@@ -215,7 +215,7 @@ def _unbiased(code: Code, trial: Trial) -> Code:
 def _require(latency: Any, n: int, dim: Any, budget: Any, bandwidth: Any) -> None:
     if not isinstance(latency, Survival) or per_task(latency):
         raise Invalid(
-            f"deadline needs a latency model that knows P(late), with one speed a worker a round, but got {latency!r}."
+            f"deadline needs a latency model that knows P(late), with one speed per worker and round, but got {latency!r}."
         )
     if isinstance(latency, Heterogeneous) and latency.n != n:
         raise Invalid(f"deadline got a latency model of {latency.n} workers for n={n}.")

@@ -28,8 +28,8 @@ Times = NDArray[np.float64]
 class Draws:
     """Rounds of n workers with `load` tasks each: `arrivals(steps)` says when messages arrive that leave after these tasks.
 
-    Every call answers for the same rounds. Where a worker has one speed a round, or a time for every task, that is drawn once;
-    other models (a network, on which messages queue) are sampled again from the same seed for every set of steps.
+    Every call answers for the same rounds. Where a worker has one speed per round, or a time for every task, that is drawn
+    once; other models (a network, on which messages queue) are sampled again from the same seed for every set of steps.
     """
 
     def __init__(self, latency: Latency, n: int, load: int, rounds: int, rng: np.random.Generator) -> None:
@@ -59,7 +59,7 @@ class Draws:
 
     @cached_property
     def speeds(self) -> Times | None:
-        """(rounds, n) where a worker has one speed a round; in one go, so that a replayed trace goes on from piece to piece."""
+        """(rounds, n) where a worker has one speed per round; in one go, so that a replayed trace goes on piece by piece."""
         if not isinstance(self.latency, Speeds):
             return None
         speeds = self.latency.speeds(self.n, self.rounds, np.random.default_rng(self._seeds[-1]))

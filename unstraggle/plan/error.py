@@ -116,7 +116,7 @@ def mean_squared_error(
 def lemma_bound(code: Code, p: ArrayLike, omega: ArrayLike = 0.0, gamma: float = 1.0, norm: float = 1.0) -> float:
     """No unbiased code with these fixed weights errs more while partial gradients are at most `norm` long ([C] Lemma 1).
 
-    norm^2 times the sum of delta_i (sum over j of |W_ij|)^2, W_ij = (1 - p_i) a_i B_ij; one message a worker. omega: (n,).
+    norm^2 times the sum of delta_i (sum over j of |W_ij|)^2, W_ij = (1 - p_i) a_i B_ij; one message per worker. omega: (n,).
     The absolute values matter: with negative W the row sums themselves are no bound.
 
     >>> from unstraggle.codes import optimally_structured
@@ -125,7 +125,9 @@ def lemma_bound(code: Code, p: ArrayLike, omega: ArrayLike = 0.0, gamma: float =
     """
     late, noise = require_probabilities("lemma_bound", code.n, p), require_omega("lemma_bound", code.n, omega)
     if not isinstance(code.decoder, Fixed) or len(np.unique(code.messages.worker)) < len(code.messages):
-        raise Invalid(f"lemma_bound needs fixed weights and one message a worker, but got {code.name}. Use mean_squared_error.")
+        raise Invalid(
+            f"lemma_bound needs fixed weights and one message per worker, but got {code.name}. Use mean_squared_error."
+        )
     sender = code.messages.worker
     weights = np.abs(code.decoder.fixed[0]) * np.asarray(abs(code.messages.coef).sum(axis=1)).ravel()
     price = late + require_gamma("lemma_bound", gamma) * noise

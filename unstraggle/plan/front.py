@@ -16,7 +16,7 @@ from .base import Plan
 
 @dataclass(frozen=True, eq=False)
 class Front:
-    """Plans from the fewest messages a round to the fastest. Prints as a small table.
+    """Plans from the fewest messages per round to the fastest. Prints as a small table.
 
     >>> from unstraggle.codes import uncoded
     >>> plan = Plan("uncoded(4)", lambda: uncoded(4), cost=0.5, ci95=(0.49, 0.51), messages=4.0)
@@ -42,7 +42,7 @@ class Front:
         if not allowed:
             least = min((plan.messages or 0.0 for plan in self.plans), default=float("nan"))
             raise Invalid(
-                f"No plan of the front sends at most {max_messages:g} messages a round: the cheapest sends {least:.2f}."
+                f"No plan of the front sends at most {max_messages:g} messages per round: the cheapest sends {least:.2f}."
             )
         return min(allowed, key=lambda plan: plan.cost)
 

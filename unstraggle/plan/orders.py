@@ -1,4 +1,4 @@
-"""Which multi-message code: clusters, design and orders, for every number of messages a round. [A] leaves this open."""
+"""Which multi-message code: clusters, design and orders, for every number of messages per round. [A] leaves this open."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def orders(
     rng: Seed = 0,
     progress: Progress | None = None,
 ) -> Front:
-    """The front of expected time against messages a round, over the codes of [A] in which workers compute at most `load` tasks.
+    """The front of expected time against messages per round, over the codes of [A] with at most `load` tasks per worker.
 
     Searched are equal clusters of at least `load` workers; correlated designs of every order; uncorrelated ones and their
     hybrids with every order vector; recovery by rule and by span. Clusters take workers in their order: where these differ,
-    list fast and slow ones mixed. max_messages limits the mean of messages sent a round, max_bytes that of bytes for gradients
-    of `dim` coordinates at 32 bits, max_noise_gain the worst noise gain. All designs see the same random numbers: few rounds
-    for all, `rounds` for those near the front. Intervals take rounds to be independent. Where workers may never answer, the
-    designs are kept whose simulated rounds all ended; `Invalid` if there is none, or none within the limits.
+    list fast and slow ones mixed. max_messages limits the mean of messages sent per round, max_bytes that of bytes for
+    gradients of `dim` coordinates at 32 bits, max_noise_gain the worst noise gain. All designs see the same random numbers:
+    few rounds for all, `rounds` for those near the front. Intervals take rounds to be independent. Where workers may never
+    answer, the designs are kept whose simulated rounds all ended; `Invalid` if there is none, or none within the limits.
     Simulated means do not show that a mean is infinite (Pareto with shape <= 1): ask `latency.order_statistics(n)`.
 
     Plans: messages (mean), bound (no exact code on whole partial gradients is faster), params with clusters, load, orders and
@@ -98,7 +98,7 @@ def _nothing_left(search: Search, points: list[Point], max_noise_gain: float | N
     least = min(ending, key=lambda point: point.messages.mean)
     if least.messages.mean > search.limit:
         return (
-            f"orders needs a design that sends at most {search.limit:g} messages a round, but the cheapest, "
+            f"orders needs a design that sends at most {search.limit:g} messages per round, but the cheapest, "
             f"{least.design.name}, sends {least.messages.mean:.2f}. Allow more, or another load."
         )
     return f"orders found no design with a noise gain of at most {max_noise_gain:g} within the other limits. Allow more of it."

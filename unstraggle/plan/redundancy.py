@@ -45,7 +45,7 @@ class Option(NamedTuple):
 
 
 def redundancy(latency: Latency, n: int, *, rounds: int = 20_000, rng: Seed = 0) -> Plan:
-    """The s for which a code with one message a worker takes least time, among cyclic and fractional repetition.
+    """The s for which a code with one message per worker takes least time, among cyclic and fractional repetition.
 
     Waiting for all n workers is s = 0 and may win: then coding does not pay. For cyclic repetition the time is exact,
     (s + 1) E[T_(n - s)], where the latency model knows its order statistics. All else (fractional repetition, workers that

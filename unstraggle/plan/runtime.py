@@ -53,7 +53,7 @@ def require_one_speed(latency: Any) -> None:
     """Block sizes presume that a worker has one speed in a round."""
     if not isinstance(latency, OneSpeed) or per_task(latency):
         raise Invalid(
-            f"Planning block sizes needs a latency model with one speed a worker a round, but got {latency!r}. "
+            f"Planning block sizes needs a latency model with one speed per worker and round, but got {latency!r}. "
             'Use per="round", or a trace with times (rounds, workers).'
         )
 

@@ -35,7 +35,7 @@ class Codec(Protocol):
 
     @property
     def bits(self) -> int:
-        """Bits a coordinate, rounded up, without norms and header."""
+        """Bits per coordinate, rounded up, without norms and header."""
         ...
 
     def size(self, length: int) -> int:

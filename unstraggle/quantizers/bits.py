@@ -1,4 +1,4 @@
-"""of_bits: the codec for so many bits a coordinate."""
+"""of_bits: the codec for so many bits per coordinate."""
 
 from __future__ import annotations
 

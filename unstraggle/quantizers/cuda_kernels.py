@@ -62,7 +62,7 @@ def left_of(count, block, SIZE: tl.constexpr):
 
 @triton.jit
 def bucket_of(block, per, SPREAD: tl.constexpr):
-    """The bucket of each block. SPREAD: 0 for one bucket in all, 1 for one a block, 2 for `per` blocks each."""
+    """The bucket of each block. SPREAD: 0 for one bucket in all, 1 for one per block, 2 for `per` blocks each."""
     if SPREAD == 0:
         return block * 0
     if SPREAD == 1:

@@ -56,7 +56,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Format:
-    """How a vector is laid out: kind, bits a coordinate, and coordinates that share a norm (0: all of them).
+    """How a vector is laid out: kind, bits per coordinate, and coordinates that share a norm (0: all of them).
 
     >>> Format(Kind.QSGD, 4).size(1_000_000)
     500096

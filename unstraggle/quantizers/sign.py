@@ -1,4 +1,4 @@
-"""Sign: one bit a coordinate, and still unbiased."""
+"""Sign: one bit per coordinate, and still unbiased."""
 
 from __future__ import annotations
 

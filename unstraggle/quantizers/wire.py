@@ -5,7 +5,7 @@
 | 0 | 4 bytes | 89 55 53 51, "\\x89USQ" |
 | 4 | uint8 | version, 1 |
 | 5 | uint8 | kind: 0 float32 as it is, 1 levels, 2 signs |
-| 6 | uint8 | bits a coordinate: 32, 2 to 16, 1 |
+| 6 | uint8 | bits per coordinate: 32, 2 to 16, 1 |
 | 7 | uint8 | 0 |
 | 8 | uint32 | blocks of 512 coordinates that share a step; 0 for all |
 | 12 | uint32 | CRC-32 of these 48 bytes, with zero in this place |

@@ -103,7 +103,7 @@ class Master:
     def gradient(self, params: NDArray[Any], step: int | None = None, *, delays: NDArray[np.float64] | None = None) -> Estimate:
         """The gradient at params (dim,). step: seeds what the problem draws, by default the number of the round."""
         if not self._busy.acquire(blocking=False):
-            raise Invalid("A master computes one gradient at a time, but another thread is in one. Use one master a thread.")
+            raise Invalid("A master computes one gradient at a time, but another thread is in one. Use one master per thread.")
         try:
             return self._gradient(_checked(params, self.engine), step, delays)
         finally:

@@ -23,7 +23,7 @@ def work(
 
     grad(part, block) gives a partial gradient (any type with + and *), send(message, payload) delivers, and `stopped` is asked
     between tasks: a partial gradient is never cut short. accumulate(part, block, coef, total), if given, adds coef times the
-    partial gradient to total (None: to nothing) and gives it back: a code with one message a worker then needs one vector.
+    partial gradient to total (None: to nothing) and gives it back: a code with one message per worker then needs one vector.
 
     Between tasks min(program.waiting) vectors are held; during one, the partial gradient and its product with a coefficient.
     """

@@ -28,7 +28,7 @@ class Latency(Protocol):
 
 @runtime_checkable
 class Speeds(Protocol):
-    """A latency model in which a worker may have one speed a round; the simulator then need not write out every arrival."""
+    """A latency model in which a worker may have one speed per round; the simulator then need not write out every arrival."""
 
     def speeds(self, n: int, rounds: int, rng: np.random.Generator) -> Times | None:
         """(rounds, n) seconds that a worker takes for a unit of work, or None where its tasks differ."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .noise import NoiseGain
 
 FULL_BITS = PLAIN.bits
-"""Bits a coordinate of a message that is not quantised."""
+"""Bits per coordinate of a message that is not quantised."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Messages:
     """What the workers send: row m is one linear combination of partial gradients over one block of coordinates.
 
     worker: (M,) who sends it. after: (M,) once that many of its tasks are done. coef: (M, k) sparse, the papers' encoding
-    matrix with a row a message, real or complex. mixes: a message may also combine blocks with each other, which are then as
+    matrix with a row per message, real or complex. mixes: a message may also combine blocks with each other, which are then as
     many, and equally long: coef is (M, k * mixes), and column part * mixes + block stands for that block of that partial
     gradient. codec: how each message becomes bytes, one for all or one for each; `Plain()`
     for numbers as they are. `bits` and `plain` are what the codecs say.
@@ -121,7 +121,7 @@ class Messages:
 
     @cached_property
     def bits(self) -> NDArray[np.int64]:
-        """(M,) bits a coordinate on the wire."""
+        """(M,) bits per coordinate on the wire."""
         return _frozen(np.array([codec.bits for codec in self.codec], dtype=np.int64))
 
     @cached_property

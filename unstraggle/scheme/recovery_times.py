@@ -83,7 +83,7 @@ def served_parts(code: Code) -> list[tuple[int, ...]]:
 def rule_rounds(code: Code, values: NDArray[np.float64], sending: Sending = "all", speeds: bool = False) -> Any:
     """Ends (R,) and messages sent (R,) of rounds by rule.
 
-    values: (R, M) arrival times, or with speeds=True (R, n) seconds a unit of work, message m arriving at ready[m] * speed.
+    values: (R, M) arrival times, or with speeds=True (R, n) seconds per unit of work, message m arriving at ready[m] * speed.
     """
     table, columns = gates(code, sending), values.shape[1]
     message_row = code.messages.worker if speeds else np.arange(len(code.messages))

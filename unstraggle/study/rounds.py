@@ -13,7 +13,7 @@ from ..statistics import NORMAL_975
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One number a round, and what it says of the mean."""
+    """One number per round, and what it says of the mean."""
 
     values: NDArray[Any]
 

@@ -16,7 +16,7 @@ REMEMBERED = 1 << 17
 
 
 class Batches:
-    """An epoch goes through every sample once, `batch` samples a step; the last step of an epoch takes what is left.
+    """An epoch goes through every sample once, `batch` samples per step; the last step of an epoch takes what is left.
 
     sizes: (k,) samples of each partition. Every step takes from each partition in proportion to its size, to within one
     sample, in an order that is shuffled by (seed, epoch, partition). Steps count from 0 and never end: step t belongs to
@@ -96,7 +96,7 @@ class Batches:
 class Draws:
     """As many samples of each partition in every step, drawn anew by (seed, step, partition), without replacement.
 
-    sizes: (k,) samples of each partition. batch: samples a partition and step, which stand for all of it; None takes all.
+    sizes: (k,) samples of each partition. batch: samples per partition and step, which stand for all of it; None takes all.
 
     >>> draws = Draws((4, 6), batch=2, seed=0)
     >>> len(draws.rows(7, part=1)), draws.scale(1)

@@ -35,7 +35,7 @@ class Coded:
     scheme: a code, an expression such as "fractional_repetition(8, s=1)", a plan, "none" (wait for all) or "auto": what
     `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight.
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
-    batch_size: samples a step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`, see `Batches`.
+    batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`, see `Batches`.
     parts: the samples of each partition, where they should not be contiguous. stop, on_shortfall, patience, trace: as for
     `Master`. callbacks: called with the `Info` of every step.
 

@@ -20,7 +20,7 @@ Collate = Callable[[list[Any]], Any]
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A dataset of tensors with a row a sample: a worker gets only the rows of its partitions."""
+    """A dataset of tensors with a row per sample: a worker gets only the rows of its partitions."""
 
     tensors: tuple[Tensor, ...]
     rows: Mapping[int, Rows]
@@ -62,7 +62,7 @@ def length(dataset: Any) -> int:
     tensors = columns(dataset)
     if tensors is not None:
         if not tensors or len({len(tensor) for tensor in tensors}) != 1:
-            raise Invalid(f"A tuple of tensors needs a row a sample in each, but got lengths {[len(t) for t in tensors]}.")
+            raise Invalid(f"A tuple of tensors needs a row per sample in each, but got lengths {[len(t) for t in tensors]}.")
         return len(tensors[0])
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise Invalid(

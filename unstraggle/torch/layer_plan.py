@@ -57,10 +57,10 @@ def round_times(profile: Profile, tolerances: Sequence[int], speeds: Floats) -> 
 
 
 def sorted_speeds(latency: Any, n: int, rounds: int, rng: np.random.Generator) -> Floats:
-    """(rounds, n) seconds a unit of work, sorted in each round."""
+    """(rounds, n) seconds per unit of work, sorted in each round."""
     speeds = latency.speeds(n, rounds, rng) if isinstance(latency, Speeds) else None
     if speeds is None:
-        raise Invalid(f"Profile.plan needs a latency model in which a worker has one speed a round, but got {latency}.")
+        raise Invalid(f"Profile.plan needs a latency model in which a worker has one speed per round, but got {latency}.")
     return np.sort(np.asarray(speeds), axis=1)
 
 

@@ -129,7 +129,7 @@ def require_plain(trainer: Any, strategy: CodedStrategy) -> None:
         (not module.automatic_optimization, "automatic_optimization=True. Use Coded in the training loop that you wrote"),
         (
             any(isinstance(o, torch.optim.LBFGS) for o in strategy.optimizers),
-            "one gradient a step, but got LBFGS. Use Adam or SGD",
+            "one gradient per step, but got LBFGS. Use Adam or SGD",
         ),
         (moved, f"{' and '.join(moved)} in the LightningModule, not in the DataModule, which workers do not have"),
     ):

@@ -23,7 +23,7 @@ class TorchModule(TorchProblem):
 
     module: any; its trainable parameters travel as one flat vector, in the module's own order. It is copied, in the mode that
     it is in. loss(outputs, targets): the MEAN over the samples, as torch's losses give. data: (inputs, targets) with a row a
-    sample. parts: how many contiguous partitions, or the rows of each. batch: samples a partition and step, None for all of
+    sample. parts: how many contiguous partitions, or the rows of each. batch: samples per partition and step, None for all of
     it; drawn without replacement by (seed, step, partition), so every worker that holds a partition draws the same. Dropout is
     seeded likewise.
 

@@ -86,7 +86,7 @@ class TwoTrackAdam(Optimizer):
 
 
 def _split(flat: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
-    """A flat vector as one tensor a parameter, in order."""
+    """A flat vector as one tensor per parameter, in order."""
     total = sum(p.numel() for p in params)
     if flat.dim() != 1 or len(flat) != total:
         raise Invalid(f"TwoTrackAdam needs second as a flat vector of {total} coordinates, but got shape {tuple(flat.shape)}.")

@@ -1,6 +1,6 @@
 """Recorded rounds: when every task of every worker began, ended and reached the master, in memory and on disk.
 
-A file is JSON lines, one header and then one line a round, so that a recorder can append and a crash costs one round at most.
+A file is JSON lines, one header and then one line per round, so that a recorder can append and a crash costs one round at most.
 The format is described in docs/traces.md.
 """
 

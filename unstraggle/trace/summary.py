@@ -69,7 +69,7 @@ def shape(rounds: int, workers: int, tasks: int) -> str:
 
 
 def summary(seconds: Times, durations: Times, work: Times) -> TraceSummary:
-    """From (rounds, n) seconds a unit of work, (rounds, n, tasks) durations and (n, tasks) work."""
+    """From (rounds, n) seconds per unit of work, (rounds, n, tasks) durations and (n, tasks) work."""
     whole = seconds[np.isfinite(seconds).all(axis=1)]
     slowest, n = whole.max(axis=1), seconds.shape[1]
     ratios = slowest / np.median(whole, axis=1) if len(whole) else np.array([np.nan])

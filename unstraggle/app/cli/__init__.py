@@ -1,4 +1,4 @@
-"""The command line: one command a file."""
+"""The command line: one command per file."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ def _finish(out: Path, options: dict[str, Any], as_json: bool) -> None:
         return
     console().print(_table(about))
     low, high = about["idle_share_ci95"]
-    share = f"{100 * about['idle_share']:.1f} % ({100 * low:.1f} to {100 * high:.1f} %)"
-    print(f"Workers are idle for {share} of their time, waiting for the slowest.")
+    interval = f"({100 * low:.1f} to {100 * high:.1f} %)"
+    print(f"Idle, waiting for the slowest: {100 * about['idle_share']:.1f} % of the workers' time {interval}.")
     print(f"Trace: {about['trace']}\nNext:  {about['next']}")
 
 

@@ -44,9 +44,9 @@ def automatic(
     workers: Workers = None,
     key: Key = None,
     dim: Annotated[int | None, typer.Option(help="Coordinates of the gradient.")] = None,
-    bandwidth: Annotated[float | None, typer.Option(help="Bytes a second of a worker's link.")] = None,
+    bandwidth: Annotated[float | None, typer.Option(help="Bytes per second of a worker's link.")] = None,
     round_trip: Annotated[float, typer.Option(help="Seconds.")] = 0.0,
-    max_bytes: Annotated[float | None, typer.Option(help="Most bytes sent a round.")] = None,
+    max_bytes: Annotated[float | None, typer.Option(help="Most bytes sent per round.")] = None,
     max_load: Annotated[int, typer.Option(help="Most partitions a worker computes in multi-message codes.")] = 4,
     rounds: Rounds = 20_000,
     seed: Seed = 0,
@@ -113,13 +113,13 @@ def orders(
     load: Annotated[int, typer.Option(help="Most partitions a worker computes.")],
     workers: Workers = None,
     key: Key = None,
-    max_messages: Annotated[float | None, typer.Option(help="Most messages a round, on average.")] = None,
+    max_messages: Annotated[float | None, typer.Option(help="Most messages per round, on average.")] = None,
     rounds: Rounds = 40_000,
     seed: Seed = 0,
     as_json: AsJson = False,
     out: Folder = None,
 ) -> None:
-    """Search multi-message codes: the front of expected time against messages a round.
+    """Search multi-message codes: the front of expected time against messages per round.
 
     Example: unstraggle plan orders "Exponential(rate=10)" -n 12 --load 4
     """

@@ -89,7 +89,7 @@ def _version(wanted: bool) -> None:
 def shared(
     context: typer.Context,
     config: Annotated[
-        Path | None, typer.Option(help="Options from a TOML file, a table a command, or from a run's config.json.")
+        Path | None, typer.Option(help="Options from a TOML file, a table per command, or from a run's config.json.")
     ] = None,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:

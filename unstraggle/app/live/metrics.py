@@ -8,7 +8,7 @@ from .state import State
 
 
 def metrics(state: State) -> str:
-    """All metrics, a sample a line."""
+    """All metrics, a sample per line."""
     with state.lock:
         return "\n".join(_lines(state)) + "\n"
 

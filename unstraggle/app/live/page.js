@@ -1,6 +1,6 @@
 "use strict";
 
-// Everything the page knows comes from /events: first a snapshot, then a message a step.
+// Everything the page knows comes from /events: first a snapshot, then a message per step.
 const KEPT = 400, LOGGED = 200;
 const state = { records: [], events: [], totals: {}, wall: 0, wait: 0, workers: [], title: "unstraggle", over: false };
 const at = (id) => document.getElementById(id);

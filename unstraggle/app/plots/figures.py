@@ -17,7 +17,7 @@ OFF_SCALE = 2.2
 
 
 def time_and_load(rows: Sequence[dict[str, Any]], title: str) -> Figure:
-    """Bars of completion time and of messages a round; the paper's schemes in blue, the others in orange."""
+    """Bars of completion time and of messages per round; the paper's schemes in blue, the others in orange."""
     figure = _figure(9.0, 0.8 + 0.36 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True)
     _bars(left, rows, "time", "mean completion time of a round (s)", "{:.3f}")
@@ -61,7 +61,7 @@ def runtimes(rows: Sequence[dict[str, Any]], key: str, label: str, in_paper: Seq
 
 
 def time_against_load(rows: Sequence[dict[str, Any]], limit: float, title: str) -> Figure:
-    """Time against messages a round: a line for each `front`, named points for rows without, and the limit that none passes.
+    """Time against messages per round: a line for each `front`, named points for rows without, and the limit that none passes.
 
     Points that take more than OFF_SCALE times as long as the fronts stand at the upper edge, with their time.
     """

@@ -55,7 +55,7 @@ def redundancy_curve(plan: Plan) -> Figure:
 
 
 def front(found: Front) -> Figure:
-    """Expected time against messages a round of the plans on a front, and the limit that none passes."""
+    """Expected time against messages per round of the plans on a front, and the limit that none passes."""
     figure = _figure(6.4, 4.0)
     axes = figure.subplots()
     axes.plot([plan.messages or np.nan for plan in found], [plan.cost for plan in found], color=GREY, linewidth=1, zorder=1)

@@ -48,7 +48,7 @@ def lateness(trace: Trace) -> Figure:
 
 
 def timeline(trace: Trace, round: int = 0) -> Figure:
-    """One round, a bar a worker: computing, sending, and those that were late. round: its place in the trace."""
+    """One round, a bar per worker: computing, sending, and those that were late. round: its place in the trace."""
     if not -len(trace) <= round < len(trace):
         raise Invalid(f"timeline needs a round between 0 and {len(trace) - 1}, as the trace has, but got {round}.")
     start, end, last = trace.start[round], trace.end[round], trace.finish[round]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def code_matrix(code: Code) -> Figure:
-    """The encoding matrix: a row a message, a column a partition; lines part the workers. Of complex ones the size."""
+    """The encoding matrix: a row per message, a column per partition; lines part the workers. Of complex ones the size."""
     from matplotlib.colors import LinearSegmentedColormap
 
     coef = code.messages.coef.toarray()
@@ -35,14 +35,14 @@ def code_matrix(code: Code) -> Figure:
     first = np.flatnonzero(np.diff(workers, prepend=-1))
     some = first[:: max(1, -(-len(first) // 24))]
     axes.set_yticks(some, [str(worker) for worker in workers[some]], fontsize=7)
-    axes.set(xlabel="partition", ylabel="worker, a row a message")
+    axes.set(xlabel="partition", ylabel="worker, a row per message")
     axes.set_xticks(range(0, columns, max(1, -(-columns // 16))))
     axes.set_title(_short(code.name, 56), fontsize=8, wrap=True)
     return figure
 
 
 def bits(found: Compression) -> Figure:
-    """Error against bits a coordinate, and the link below which they pay: the chosen bits in orange."""
+    """Error against bits per coordinate, and the link below which they pay: the chosen bits in orange."""
     choices = [choice for choice in found.choices if choice.bits < 32]
     figure = _figure(8.6, 3.6)
     left, right = figure.subplots(1, 2)
@@ -60,7 +60,7 @@ def bits(found: Compression) -> Figure:
     right.legend(frameon=False, fontsize=8)
     for axes in (left, right):
         axes.set_xticks(places, [str(choice.bits) for choice in choices])
-        axes.set_xlabel("bits a coordinate")
+        axes.set_xlabel("bits per coordinate")
         _clean(axes)
         axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     figure.suptitle(_short(found.verdict, 100), fontsize=9)

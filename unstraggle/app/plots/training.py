@@ -23,7 +23,7 @@ POINTS = 2000
 
 
 def training(runs: Sequence[Any], target: float | None, label: str = "loss on all training data") -> Figure:
-    """Loss against wall-clock and against step, one curve a scheme: mean over runs, with the range of the runs behind it."""
+    """Loss against wall-clock and against step, one curve per scheme: mean over runs, with the range of the runs behind it."""
     figure = _figure(9.0, 3.8)
     left, right = figure.subplots(1, 2, sharey=True)
     for number, run in enumerate(runs):

@@ -90,7 +90,7 @@ def _about(name: str, seed: int, setting: str) -> dict[str, Any]:
 
 
 def sizes_table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Block sizes with a row a number of stragglers."""
+    """Block sizes with a row per number of stragglers."""
     levels = [key for key in rows[0] if key.startswith("s=")]
     cells = [
         ["stragglers tolerated", *(row["method"] for row in rows)],
@@ -100,6 +100,6 @@ def sizes_table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 
 def runtimes_table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Runtimes with a row a method."""
+    """Runtimes with a row per method."""
     key, *names = rows[0]
     return [[key, *(f"{row[key]:g}" for row in rows)], *([name, *(f"{row[name]:.3f}" for row in rows)] for name in names)]

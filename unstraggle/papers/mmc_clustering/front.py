@@ -1,4 +1,4 @@
-"""Beyond figure 1 of [A]: expected time against messages a round for the best clusters, designs and orders.
+"""Beyond figure 1 of [A]: expected time against messages per round for the best clusters, designs and orders.
 
 The paper shows one point for each of its two designs and leaves the choice of orders open. Here `plan.orders` chooses them, and
 the front stands beside the schemes of the figure and the limit that no exact code on whole partial gradients can pass.

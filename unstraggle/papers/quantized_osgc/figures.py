@@ -124,7 +124,7 @@ def _reproduce(
     figure = plots.curves([_panel(comparison, found) for comparison in shown])
     about = {
         "repeat": f"unstraggle reproduce {name}{' --quick' if quick else ''}",
-        "setting": f"{seeds} runs a scheme and rate, on the same stragglers, batches and first parameters; rates chosen on "
+        "setting": f"{seeds} runs per scheme and rate, on the same stragglers, batches and first parameters; rates chosen on "
         f"{tuning} other seeds; loss: mean over the last fifth of a run; 95 % intervals by Student's t",
         "curves": {comparison.name: _panel(comparison, found) for comparison in shown},
     }
@@ -235,7 +235,7 @@ def _short(values: Any) -> list[float]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Final losses for people: a line a panel and scheme, at the shared rate and at its own, and the gap to the reference."""
+    """Final losses for people: a line per panel and scheme, at the shared rate and at its own, and the gap to the reference."""
     cells = [["", "one rate", "own rate", "gap", "accuracy", "at rate"]]
     for row in rows:
         if row["rates"] == "shared":

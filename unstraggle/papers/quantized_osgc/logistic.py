@@ -81,14 +81,14 @@ def reproduce_logistic(
     rows = final_losses(each, rates, seeds, STEPS, progress)
     about = {
         "repeat": f"unstraggle reproduce cagc-logistic{' --quick' if quick else ''}",
-        "setting": f"n=k={WORKERS}, d={DIM}, {SAMPLES} samples a partition, ridge {RIDGE:g}, {STEPS} steps, {seeds} seeds",
+        "setting": f"n=k={WORKERS}, d={DIM}, {SAMPLES} samples per partition, ridge {RIDGE:g}, {STEPS} steps, {seeds} seeds",
     }
     save(out, "cagc-logistic", rows, plots.against_rate(rows), about)
     return rows
 
 
 def table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Final losses above plain SGD's least, in 1e-4: a row a budget and scheme, a column a rate."""
+    """Final losses above plain SGD's least, in 1e-4: a row per budget and scheme, a column per rate."""
     rates = list(dict.fromkeys(row["rate"] for row in rows))
     cells = [["in 1e-4", *(f"rate {rate:g}" for rate in rates)]]
     for budget, label in dict.fromkeys((row["B"], row["scheme"]) for row in rows):

@@ -37,7 +37,7 @@ STYLE: dict[str, tuple[str, str]] = {
 
 
 def objectives(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> Figure:
-    """F against bits a worker: a panel for each number of workers and gamma."""
+    """F against bits per worker: a panel for each number of workers and gamma."""
     panels = list(dict.fromkeys((row["n"], row["gamma"]) for row in rows))
     figure = _figure(9.0, 6.4)
     for axes, (n, gamma) in zip(figure.subplots(2, 2, sharex=True).flat, panels, strict=True):
@@ -51,14 +51,14 @@ def objectives(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> Figure
         axes.set(ylabel="objective F", ylim=(0, None))
         _clean(axes)
     for axes in figure.axes[-2:]:
-        axes.set_xlabel("budget B / n, bits a worker and coordinate")
+        axes.set_xlabel("budget B / n, bits per worker and coordinate")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=8, loc="outside lower center", ncols=6)
     return figure
 
 
 def against_rate(rows: Sequence[dict[str, Any]]) -> Figure:
-    """Final loss against the learning rate, a panel a budget: rows with B, scheme, rate, above, half."""
+    """Final loss against the learning rate, a panel per budget: rows with B, scheme, rate, above, half."""
     budgets = list(dict.fromkeys(row["B"] for row in rows))
     figure = _figure(1.9 + 3.4 * len(budgets), 3.4)
     for axes, budget in zip(figure.subplots(1, len(budgets), sharey=True, squeeze=False)[0], budgets, strict=True):
@@ -79,7 +79,7 @@ def against_rate(rows: Sequence[dict[str, Any]]) -> Figure:
 
 
 def curves(panels: Sequence[Mapping[str, Any]]) -> Figure:
-    """Loss of every scheme: a row a panel, at one rate for all on the left, at each scheme's own best rate on the right.
+    """Loss of every scheme: a row per panel, at one rate for all on the left, at each scheme's own best rate on the right.
 
     A panel has title, x (its label), log, rate, and lines: scheme, and for shared and tuned x, mean, half (of the interval).
     """

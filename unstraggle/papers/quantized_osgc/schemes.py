@@ -40,7 +40,7 @@ class Scheme:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a scheme is designed for: straggle probabilities, bits a coordinate of all workers together, coordinates.
+    """What a scheme is designed for: straggle probabilities, bits per coordinate of all workers together, coordinates.
 
     measured: relative variances of the quantisers with 2, 3, ... 16 bits, as partial gradients of the problem have them.
     """

@@ -42,7 +42,7 @@ PROBLEMS: dict[str, Callable[..., TorchModule]] = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One comparison: problem, workers, bits a worker and coordinate, optimiser and the rate that all schemes share."""
+    """One comparison: problem, workers, bits per worker and coordinate, optimiser and the rate that all schemes share."""
 
     problem: str = "mnist"
     n: int = 50

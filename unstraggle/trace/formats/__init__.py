@@ -1,1 +1,1 @@
-"""Files that hold traces: one format a file."""
+"""Files that hold traces: one format per file."""

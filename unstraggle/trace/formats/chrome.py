@@ -1,4 +1,4 @@
-"""Chrome traces: one track a worker, to be opened in Perfetto or chrome://tracing."""
+"""Chrome traces: one track per worker, to be opened in Perfetto or chrome://tracing."""
 
 from __future__ import annotations
 

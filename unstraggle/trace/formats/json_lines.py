@@ -1,4 +1,4 @@
-"""The project's own trace format: JSON lines, a header and then one line a round. Described in docs/traces.md."""
+"""The project's own trace format: JSON lines, a header and then one line per round. Described in docs/traces.md."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def header(workers: int, work: Times, meta: Mapping[str, Any]) -> str:
 
 
 def rounds(trace: Trace) -> Iterator[str]:
-    """One line a round. Starts are left out where tasks follow one another without a gap, and so is what was not recorded."""
+    """One line per round. Starts are left out where tasks follow one another without a gap, and so is what was not recorded."""
     for r, number in enumerate(trace.numbers.tolist()):
         start, end = _rounded(trace.start[r]), _rounded(trace.end[r])
         line: dict[str, Any] = {"round": number}

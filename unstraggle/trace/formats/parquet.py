@@ -1,4 +1,4 @@
-"""Operation timings of training jobs, as in ByteDance's StragglerAnalysis: a row an operation. Needs pyarrow."""
+"""Operation timings of training jobs, as in ByteDance's StragglerAnalysis: a row per operation. Needs pyarrow."""
 
 from __future__ import annotations
 
