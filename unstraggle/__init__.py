@@ -21,11 +21,22 @@ if TYPE_CHECKING:
     from .runtime.step import Split, Step
     from .runtime.worker import work
     from .scheme.code import Code, Messages, Tasks
-    from .scheme.decoders import Decoded, Decoder, Fixed, LeastSquares, Linear, Parts, Span
+    from .scheme.decoders import (
+        Approximates,
+        Decoded,
+        Decoder,
+        Divided,
+        Fixed,
+        KnowsWeights,
+        LeastSquares,
+        Linear,
+        Parts,
+        Span,
+    )
     from .scheme.noise import NoiseGain, noise_gain
     from .scheme.program import Program
     from .scheme.rule import Need
-    from .scheme.stop import Count, Deadline, First, Linger, Recovered, Stop
+    from .scheme.stop import Checks, Count, Deadline, First, Linger, Planned, Recovered, Stop, Vectorised
     from .study.expression import parse_code, parse_latency
     from .study.rounds import Rounds, Sample
     from .study.simulation import replay, simulate
@@ -34,7 +45,10 @@ __version__ = "0.1.0"
 
 HOMES = {
     **dict.fromkeys(("Code", "Messages", "Tasks"), "scheme.code"),
-    **dict.fromkeys(("Decoded", "Decoder", "Fixed", "LeastSquares", "Linear", "Parts", "Span"), "scheme.decoders"),
+    **dict.fromkeys(
+        ("Approximates", "Decoded", "Decoder", "Divided", "Fixed", "KnowsWeights", "LeastSquares", "Linear", "Parts", "Span"),
+        "scheme.decoders",
+    ),
     **dict.fromkeys(("Diagnosis", "diagnose"), "diagnosis"),
     **dict.fromkeys(("Invalid", "NotRecovered", "UnstraggleError"), "errors"),
     **dict.fromkeys(("parse_code", "parse_latency"), "study.expression"),
@@ -47,7 +61,9 @@ HOMES = {
     **dict.fromkeys(("Split", "Step"), "runtime.step"),
     **dict.fromkeys(("Rounds", "Sample"), "study.rounds"),
     **dict.fromkeys(("replay", "simulate"), "study.simulation"),
-    **dict.fromkeys(("Count", "Deadline", "First", "Linger", "Recovered", "Stop"), "scheme.stop"),
+    **dict.fromkeys(
+        ("Checks", "Count", "Deadline", "First", "Linger", "Planned", "Recovered", "Stop", "Vectorised"), "scheme.stop"
+    ),
     "Program": "scheme.program",
     "work": "runtime.worker",
     "Estimate": "runtime.estimate",
@@ -61,9 +77,11 @@ HOMES = {
 MODULES = ("codes", "engines", "latency", "plan", "problems", "quantizers", "testing", "torch", "trace")
 
 __all__ = [
+    "Approximates",
     "Arrived",
     "Ask",
     "Cancel",
+    "Checks",
     "Code",
     "Count",
     "Deadline",
@@ -72,6 +90,7 @@ __all__ = [
     "Diagnosis",
     "Dispatcher",
     "Diverged",
+    "Divided",
     "Dropped",
     "Elapsed",
     "Estimate",
@@ -82,6 +101,7 @@ __all__ = [
     "Fixed",
     "Invalid",
     "Joined",
+    "KnowsWeights",
     "LeastSquares",
     "Linear",
     "Linger",
@@ -93,6 +113,7 @@ __all__ = [
     "NoiseGain",
     "NotRecovered",
     "Parts",
+    "Planned",
     "Program",
     "Recovered",
     "Round",
@@ -108,6 +129,7 @@ __all__ = [
     "Terms",
     "UnstraggleError",
     "Until",
+    "Vectorised",
     "WorkerFailed",
     "cite",
     "codes",

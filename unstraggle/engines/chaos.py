@@ -108,7 +108,7 @@ class Chaos:
         self.engine.cancel(round, workers)
 
     def pid(self, worker: int) -> int | None:
-        return self.engine.pid(worker) if hasattr(self.engine, "pid") else None
+        return self.engine.pid(worker) if isinstance(self.engine, Processes) else None
 
     def close(self) -> None:
         """End the workers; those that are paused go on first."""

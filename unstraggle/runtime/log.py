@@ -35,6 +35,7 @@ class Log:
     def begin(self, round: Round) -> None:
         if self._file is not None:
             terms = asdict(round.terms) | {"suspects": sorted(round.terms.suspects)}
+            self._file.flush()  # what a killed run leaves is whole up to its last round
             self._write({"round": round.number, "code": round.code.name, "stop": str(round.stop), "terms": terms})
 
     def add(self, events: Iterable[Event], instructions: Iterable[Instruction]) -> None:

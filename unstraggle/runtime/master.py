@@ -95,10 +95,9 @@ class Master:
         self._count, self._busy = 0, threading.Lock()
         self._left: float | None = None
         self._eps = require_digits(self.code, np.dtype(engine.problem.dtype))
+        self._log, self._recorder = Log(log), Recorder(self.code, trace)
         engine.open(self.code)
         self._gathers: tuple[Code, Gather] | None = None
-        self._recorder = Recorder(self.code, trace)
-        self._log = Log(log)
 
     def gradient(self, params: NDArray[Any], step: int | None = None, *, delays: NDArray[np.float64] | None = None) -> Estimate:
         """The gradient at params (dim,). step: seeds what the problem draws, by default the number of the round."""

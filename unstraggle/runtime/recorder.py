@@ -90,9 +90,10 @@ class Recorder:
 def _writable(path: Path) -> Path:
     """A path that can be written to, or an error now and not after many rounds."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.open("ab").close()
     except OSError as error:
-        raise Invalid(f"The trace {path} cannot be written: {error.strerror}. Give a file in a folder that exists.") from error
+        raise Invalid(f"The trace {path} cannot be written: {error.strerror}. Give another path.") from error
     return path
 
 

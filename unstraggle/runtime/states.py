@@ -32,7 +32,7 @@ class Signal(Enum):
     SETTLE = "take what still comes"
     TAKE = "take what is there"
     SKIP = "go on without a gradient"
-    GIVE_UP = "nothing more can come"
+    GIVE_UP = "nothing more can come, or an error repeats"
 
 
 OVER = frozenset({State.DONE, State.APPROXIMATED, State.SKIPPED, State.FAILED})
@@ -49,7 +49,6 @@ TRANSITIONS: dict[tuple[State, Signal], State] = {
     (State.WAITING, Signal.MET): State.DONE,
     (State.WAITING, Signal.ASK): State.OPEN,
     (State.WAITING, Signal.BACK): State.OPEN,
-    (State.WAITING, Signal.WAIT): State.WAITING,
     (State.WAITING, Signal.REMIND): State.WAITING,
     (State.WAITING, Signal.GIVE_UP): State.FAILED,
     (State.SETTLING, Signal.MET): State.DONE,

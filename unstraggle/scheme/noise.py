@@ -38,15 +38,19 @@ def noise_gain(code: Code, sets: int = 40, rng: Seed = 0) -> NoiseGain:
 
 
 def require_digits(code: Code, dtype: np.dtype[Any], sets: int = 10) -> float:
-    """The relative error of numbers of a type; refuses codes that decode to noise from some survivors in that type."""
+    """The relative error of numbers of a type; refuses codes that decode to noise in it from half of their survivor sets.
+
+    From the sets that are worse than the rest, a round waits for more messages.
+    """
     eps = float(np.finfo(dtype).eps)
     if known_weights(code.decoder) is not None or not is_exact(code.decoder, np.ones(len(code.messages), dtype=bool)):
         return eps
-    worst = noise_gain(code, sets).worst
-    if worst * eps > tolerance(eps):
+    usual = noise_gain(code, sets).median
+    if usual * eps > tolerance(eps):
         raise Invalid(
-            f"{code.name} amplifies rounding by up to {worst:.2g}, which leaves too little of {dtype} numbers. Use a code that "
-            "keeps its digits, such as fractional_repetition, or cyclic_repetition(construction='null_space'), or float64."
+            f"{code.name} amplifies rounding by {usual:.2g} for half of its survivor sets, which leaves too little of {dtype} "
+            "numbers. Use a code that keeps its digits, such as fractional_repetition, or cyclic_repetition with "
+            "construction='null_space', or float64."
         )
     return eps
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
-from ..codes import cyclic_repetition
+from ..codes import cyclic_repetition, uncoded
 from ..engines.base import Engine, prepared
 from ..engines.chaos import Chaos
 from ..problems import LeastSquares, Problem
@@ -30,6 +30,9 @@ from ..scheme.stop import Deadline, Recovered, Stop
 from .faults import check_faults
 from .watched import BrokenEngine as BrokenEngine
 from .watched import Watched
+
+CHANGES = 4
+"""Rounds in which two codes take turns."""
 
 EXACT = 1e-9
 """Largest relative error of a gradient that an engine may deliver, in a problem in float64."""
@@ -91,7 +94,21 @@ def _check_faults(make: Callable[[Any], Engine], rng: np.random.Generator, withi
         for step in range(DAMAGED):
             params = rng.standard_normal(24)
             _check_round(code, problem, master, params, step)
-    return (*tried, "damaged")
+    _check_changes(make, problem, rng, within)
+    return (*tried, "damaged", "changed")
+
+
+def _check_changes(make: Callable[[Any], Engine], problem: LeastSquares, rng: np.random.Generator, within: float) -> None:
+    """Orders that bring a code of their own are obeyed: every other round workers send one of their partitions by itself."""
+    placement = cyclic_repetition(4, s=1)
+    alone = replace(uncoded(4), name="uncoded, over the placement of another code")
+    with Master(placement, Watched(make(problem), within), change=lambda number, _: (placement, alone)[number % 2]) as master:
+        for step in range(CHANGES):
+            params = rng.standard_normal(problem.dim)
+            estimate, expected = master.gradient(params, step), problem.gradient(params)
+            wrong = float(np.abs(estimate.gradient - expected).max() / np.abs(expected).max())
+            if not wrong <= EXACT:
+                raise BrokenEngine(f"a code that changes from round to round gives a gradient that is wrong by {wrong:.2g}.")
 
 
 def default_codes() -> list[Code]:

@@ -7,7 +7,7 @@ import queue
 import threading
 from typing import Any
 
-from ..engines.base import Engine
+from ..engines.base import Engine, Processes
 from ..errors import UnstraggleError
 from ..problems import Problem
 from ..runtime.message import Incoming, Order
@@ -53,7 +53,7 @@ class Watched:
 
     def pid(self, worker: int) -> int | None:
         """The process of a worker; None where there is none, or none that could be signalled."""
-        if not hasattr(self.engine, "pid"):
+        if not isinstance(self.engine, Processes):
             return None
         return self._call("pid", worker)  # type: ignore[no-any-return]
 

@@ -7,7 +7,7 @@ import math
 import queue
 import threading
 import time
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from ...errors import Invalid
 from ...runtime.step import Step
@@ -20,6 +20,14 @@ BEHIND = 1000
 """Steps that a browser may be behind before it is cut off; it then comes back and gets everything anew."""
 GOODBYE = 1.0
 """Seconds in which browsers may still be told that the run has ended."""
+
+
+@runtime_checkable
+class Trained(Protocol):
+    """The record of a step that knows its loss."""
+
+    @property
+    def loss(self) -> float | None: ...
 
 
 class LivePage:
@@ -59,7 +67,7 @@ class LivePage:
         """Show a step: the `Estimate` of a round, or the `Info` of a training step, which knows its loss."""
         if not isinstance(step, Step):
             raise Invalid(f"The live page takes an Estimate or an Info of a step, but got {type(step).__name__}.")
-        known = getattr(step, "loss", None) if loss is None else loss
+        known = step.loss if loss is None and isinstance(step, Trained) else loss
         shown = float(known) if known is not None and math.isfinite(known) else None
         with self._guard:  # so that a browser that comes now gets this step once
             self._tell(event("step", self.state.add(step, shown)))
