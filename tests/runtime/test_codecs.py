@@ -116,7 +116,7 @@ def test_payloads_of_one_codec_are_added_in_one_pass(monkeypatch):
     code = codes.quantize(codes.uncoded(6), codec=[QSGD(8), QSGD(4), QSGD(8), QSGD(4), QSGD(8), QSGD(8)])
     with Master(code, virtual(Noise(6))) as master:
         master.gradient(np.zeros(DIM, np.float32))
-    assert passes == [2, 2, 2], "four neighbours in one go, as soon as they are there: two codecs, then the two that are left"
+    assert passes == [4, 2], "all neighbours in one go: four of one codec, and two of the other"
 
 
 @pytest.mark.parametrize("kind", ["f4", "f8"])

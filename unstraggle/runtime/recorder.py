@@ -91,7 +91,10 @@ def _writable(path: Path) -> Path:
     """A path that can be written to, or an error now and not after many rounds."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        there = path.exists()
         path.open("ab").close()
+        if not there:
+            path.unlink()  # an empty file is no trace
     except OSError as error:
         raise Invalid(f"The trace {path} cannot be written: {error.strerror}. Give another path.") from error
     return path
