@@ -10,8 +10,8 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(READY)  ## train a real model with slow workers, coded against uncoded, into out/demo
 	.venv/bin/unstraggle demo -o out/demo
 
-test: check  ## lint, types and all tests
-	$(PY) -m pytest -n 2 --dist loadgroup
+test: check  ## lint, types and all tests; three at a time, for many of them wait
+	$(PY) -m pytest -n 3 --dist loadgroup
 
 check: $(READY)  ## lint and types only
 	$(PY) -m ruff check .
