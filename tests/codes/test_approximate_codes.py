@@ -303,7 +303,7 @@ def test_negative_weights_break_the_bound_on_row_sums():
 
 
 def chain(sums, k):
-    """Scheme II of [C0]: a worker takes what is left of a partition, whole ones, and has the rest of its sum on the next."""
+    """Scheme II (Song 2025): a worker takes what is left of a partition, whole ones, and the rest of its sum on the next."""
     n, table, at = len(sums), np.zeros((len(sums), k)), 0
     for i in range(n):
         table[i, at] = 1 - table[:i, at].sum()
@@ -316,7 +316,7 @@ def chain(sums, k):
 
 
 def shared(sums, k):
-    """Scheme I of [C0]: all workers share partition 0, the others are private, one each but for the first worker."""
+    """Scheme I (Song 2025): all workers share partition 0, the others are private, one each but for the first worker."""
     table = np.eye(len(sums), k)
     table[:, 0] = 0
     table[:, 0] = sums - table.sum(axis=1)
