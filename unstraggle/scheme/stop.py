@@ -141,23 +141,6 @@ class Deadline:
 
 
 @dataclass(frozen=True)
-class Exhausted:
-    """When nothing more will come: all messages are there, or those missing are lost."""
-
-    def done(self, round: Round) -> bool:
-        return not round.pending.any()
-
-    def hopeless(self, round: Round) -> bool:
-        return False
-
-    def alarm(self, round: Round) -> float | None:
-        return None
-
-    def time(self, code: Code, arrivals: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(np.where(np.isfinite(arrivals), arrivals, 0.0).max(axis=1))
-
-
-@dataclass(frozen=True)
 class Count:
     """When enough workers have been heard of, or enough messages are there: ignore the slowest."""
 
