@@ -21,7 +21,19 @@ from unstraggle.torch.batches import Batches, partitions
 from unstraggle.torch.problem import TorchProblem, seeded
 
 from .. import torch_models
-from ..torch_models import FailsAt, Noisy, Residual, Tied, Unpicklable, Unseeded, half_square, mlp, root_mean_square, table
+from ..torch_models import (
+    FailsAt,
+    Noisy,
+    Residual,
+    Tied,
+    Unpicklable,
+    Unseeded,
+    coded,
+    half_square,
+    mlp,
+    root_mean_square,
+    table,
+)
 
 EXACT = (
     "uncoded(4)",
@@ -47,15 +59,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def coded(model=None, loss_fn=None, data=None, **options):
-    """A run on a sampled clock unless said otherwise."""
-    options = {"scheme": "fractional_repetition(4, s=1)", "batch_size": 16, "seed": 3, "engine": "virtual", **options}
-    if options["engine"] == "virtual":
-        options.setdefault("latency", ShiftedExponential(rate=1.0))
-    data = table() if data is None else data
-    return us.torch.Coded(mlp() if model is None else model, loss_fn or nn.CrossEntropyLoss(), data, **options)
 
 
 def rows_of(run, samples):

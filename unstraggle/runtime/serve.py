@@ -92,15 +92,13 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         began, where = clock(), slices[block]
         partial = problem.grad(params, part, where, step)
         times.extend((began - origin, clock() - origin))
-        if np.shape(partial) != (where.stop - where.start,) or (type(partial) is np.ndarray and partial.dtype.kind not in REAL):
-            raise _unfit(problem, part, partial, where)
-        return partial
+        return require_numbers(problem, part, partial, where)
 
     def accumulate(part: int, block: int, coef: Any, total: Any) -> Any:
-        began = clock()
-        total = problem.accumulate(params, part, slices[block], step, coef, total)  # type: ignore[attr-defined]
+        began, where = clock(), slices[block]
+        total = problem.accumulate(params, part, where, step, coef, total)  # type: ignore[attr-defined]
         times.extend((began - origin, clock() - origin))
-        return total
+        return require_numbers(problem, part, total, where)
 
     def deliver(message: Outgoing, numbers: Any) -> None:
         if delays is not None and job.now() < (due := float(delays[program.place[message.index]])):
@@ -116,12 +114,21 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         return
 
 
-def _unfit(problem: Problem, part: int, partial: Any, where: slice) -> Invalid:
-    kind, length = getattr(partial, "dtype", type(partial).__name__), where.stop - where.start
-    return Invalid(
+def require_numbers(problem: Problem, part: int, partial: Any, where: slice) -> Any:
+    """A partial gradient, or a sum of some, as it is: a real number for each coordinate. NumPy would broadcast and cut others."""
+    length = where.stop - where.start
+    if np.shape(partial) == (length,) and (partial.dtype.kind in REAL if isinstance(partial, np.ndarray) else _real(partial)):
+        return partial
+    kind = getattr(partial, "dtype", type(partial).__name__)
+    raise Invalid(
         f"{type(problem).__name__}.grad must give {length} real numbers, one for each coordinate of {where}, but for partition "
         f"{part} it gave shape {np.shape(partial)} of {kind}. Sum over the samples, and take the coordinates `where`."
     )
+
+
+def _real(partial: Any) -> bool:
+    """Whether numbers that are not NumPy's, such as a tensor, are real."""
+    return hasattr(partial, "dtype") and "complex" not in str(partial.dtype)
 
 
 def stretched(times: Times, end: float, work: tuple[float, ...]) -> Times:

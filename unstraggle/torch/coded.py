@@ -103,7 +103,8 @@ class Coded:
             layout, self._unused, ends = in_backward_order(problem, code)
             self.code = aligned(code, layout, ends) if ends else code
         self.layout = layout
-        self.problem = TorchProblem(problem.model, loss_fn, problem.data, layout, self.batches, problem.how)
+        fresh = own_copy(model)  # the checks may have moved buffers of theirs
+        self.problem = TorchProblem(fresh, loss_fn, problem.data, layout, self.batches, problem.how)
         self._flat = np.zeros(self.layout.dim, self.layout.dtype)
         self._second: dict[nn.Parameter, Tensor] = {}
         make = engine_maker(engine, dict(engine_options or {}), latency, seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,6 +41,16 @@ class How:
     forward: Forward = split_batch
     devices: tuple[str, ...] = ("cpu",)
     autocast: torch.dtype | None = None
+
+
+class Buffer(NamedTuple):
+    """A buffer of a layer and its value before the first forward pass."""
+
+    layer: nn.Module
+    name: str
+    tensor: Tensor
+    value: Tensor
+    version: int
 
 
 class TorchProblem:
@@ -156,8 +166,12 @@ class TorchProblem:
             p.grad = None
             if self._device.type == "cpu":
                 p.data = self._flat[self.layout.places[name]].view(p.shape)
-        buffers = dict(self.model.named_buffers())
-        self._constant = [(b, b.detach().clone(), b._version) for name, b in buffers.items() if name not in kept]
+        self._buffers = [
+            Buffer(layer, name, b, b.detach().clone(), b._version)
+            for layer in self.model.modules()
+            for name, b in layer.named_buffers(recurse=False)
+            if not any(b is one for one in kept.values())
+        ]
         self._loaded: Any = None
         self._staged: dict[int, Staged] = {}
         self._ready = True
@@ -182,9 +196,10 @@ class TorchProblem:
         """
         for name, buffer in self._statistics.items():
             buffer.data.copy_(self._flat[self.layout.places[name]].view(buffer.shape))
-        for buffer, value, version in self._constant:
-            if buffer._version != version:
-                buffer.data.copy_(value)
+        for one in self._buffers:
+            one.layer._buffers[one.name] = one.tensor  # a forward pass may have put another in its place
+            if one.tensor._version != one.version:
+                one.tensor.data.copy_(one.value)
 
     def _head(self, loss: Tensor) -> Tensor:
         """(head,) the loss, and by how much the forward pass changed the statistics."""
