@@ -17,19 +17,24 @@ __all__ = ["PROBLEMS", "TASKS", "Step", "rounds_of"]
 
 @contextmanager
 def rounds_of(
-    task: str, engine: str, workers: int, dim: int, samples: int, latency: str | None, seed: int, trace: Path
+    task: str, engine: str, workers: int, dim: int, samples: int, seconds: float, latency: str | None, seed: int, trace: Path
 ) -> Iterator[Step]:
-    """Start workers that record into a trace; gives the function that takes one step of training."""
+    """Start workers that record into a trace; gives the function that takes one step of training.
+
+    seconds: how long a task on random data takes, about; a rehearsal takes as long as its latency says.
+    """
     if task in TASKS:
         images = modules()[1].task(task)
         with _images(images, workers, lambda problem: make_engine(engine, problem, latency, {}, seed), seed, trace) as step:
             yield step
         return
     from ...codes import uncoded
+    from ...problems.repeated import lasting
 
     code = uncoded(workers)
     problem = make_problem(task, code, dim, samples, seed)
-    with _random_data(code, problem, make_engine(engine, problem, latency, {}, seed), trace) as step:
+    computed = problem if latency else lasting(problem, seconds)
+    with _random_data(code, problem, make_engine(engine, computed, latency, {}, seed), trace) as step:
         yield step
 
 

@@ -63,6 +63,9 @@ def automatic(
     network: dict[str, Any] = {"dim": dim, "bandwidth": bandwidth, "round_trip": round_trip, "max_bytes": max_bytes}
     with progress_bars(as_json) as told:
         advice = auto(_source(source, key), workers, **network, max_load=max_load, rounds=rounds, rng=seed, progress=told)
+    if not advice.candidates:
+        _finish(advice.to_dict(), [advice.verdict, *(f"- {reason}" for reason in advice.reasons)], None, as_json, out)
+        return
     table = Table(title=advice.verdict)
     table.add_column("scheme", overflow="fold")
     for column in ("time", "saved", "95 % interval", "volume"):
@@ -72,6 +75,8 @@ def automatic(
         name = c.name if c.exact else f"{c.name} (not exact)"
         table.add_row(name, f"{c.time:.4g}", f"{100 * c.saving:.1f} %", interval, f"{c.volume:.1f}")
     _finish(advice.to_dict(), [*(f"- {reason}" for reason in advice.reasons), table], candidates(advice), as_json, out)
+    if advice.line and not as_json:
+        print(f"To try it:\n{advice.line}")
 
 
 @plan.command()
