@@ -79,4 +79,6 @@ def test_what_is_chosen_can_be_pasted():
 
 
 def test_drift_alone_is_told_apart():
-    assert auto(from_seconds(times(200) * np.linspace(1, 3, 200)[:, None])).verdict.startswith("Cannot predict: the trace drifts")
+    assert auto(from_seconds(times(200) * np.linspace(1, 3, 200)[:, None])).verdict.startswith(
+        "Cannot predict: the trace drifts"
+    )

@@ -159,7 +159,9 @@ def _reasons(trace: Trace, usable: Trace, where: str, why: Cause, kind: Kind, ad
         reasons.append("workers compute alike, but their messages arrive at different times: the links are the cause")
     silent = np.isinf(trace.seconds).any(axis=1).mean()
     if silent:
-        reasons.append(f"in {100 * silent:.1f} % of the rounds a worker finished nothing; a code with s >= 1 goes on without it")
+        reasons.append(
+            f"in {100 * silent:.1f} % of the rounds a worker finished nothing; a code with s >= 1 goes on without it"
+        )
     lasting = usable.summary().autocorrelation
     if kind == "transient" and lasting > LASTING:
         reasons.append(f"slowness lasts for several rounds at a time (correlation {lasting:.2f} from one to the next)")

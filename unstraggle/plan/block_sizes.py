@@ -57,7 +57,7 @@ def block_sizes(
     unit = 1 / total if samples is None else samples / n * cycles
     model = runtime(latency, n, rng, exact=exact)
     if method == "subgradient" and isinstance(model, Sampled) and np.isinf(model.times).any():
-        raise Invalid("The subgradient method needs times that end, but some are infinite. Use method=\"optimal\".")
+        raise Invalid('The subgradient method needs times that end, but some are infinite. Use method="optimal".')
     jensen = unit * total * rivals.equaliser(1 / latency.order_statistics(n))[1]
     if method.startswith("tandon"):
         return _tandon(latency, model, unit, total, jensen, tuned=method == "tandon_tuned", **options)

@@ -44,8 +44,8 @@ def _let_go(trace: Trace) -> Iterator[str]:
     cut, code = int(np.isinf(trace.seconds).any(axis=1).sum()), trace.meta.get("code")
     if cut and code:
         yield (
-            f"recorded under {code}, {cut} of whose {len(trace)} rounds ended before a worker had finished anything, so that its "
-            f'time is not known: record rounds that wait for all ("uncoded({trace.n})"), and plan with those'
+            f"recorded under {code}, {cut} of whose {len(trace)} rounds ended before a worker had finished anything, so that "
+            f'its time is not known: record rounds that wait for all ("uncoded({trace.n})"), and plan with those'
         )
 
 

@@ -280,8 +280,8 @@ class Current:
         broken = self._gather.broken(self.taken)
         which = f"workers {broken} sent such" if broken else "no message has such, and their sum is too large"
         log.warning(
-            "Step %d: the gradient has NaN or infinity: %s. A step with it spoils the parameters: leave it out (finite is False), "
-            "clip, or lower the learning rate.",
+            "Step %d: the gradient has NaN or infinity: %s. A step with it spoils the parameters: leave it out (finite is "
+            "False), clip, or lower the learning rate.",
             self._order.step,
             which,
         )

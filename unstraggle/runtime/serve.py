@@ -115,7 +115,7 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
 
 
 def require_numbers(problem: Problem, part: int, partial: Any, where: slice) -> Any:
-    """A partial gradient, or a sum of some, as it is: a real number for each coordinate. NumPy would broadcast and cut others."""
+    """A partial gradient, or a sum of some, as it is: real numbers, one for each coordinate. NumPy would broadcast others."""
     length = where.stop - where.start
     if np.shape(partial) == (length,) and (partial.dtype.kind in REAL if isinstance(partial, np.ndarray) else _real(partial)):
         return partial

@@ -113,8 +113,8 @@ def _finish(out: Path, options: dict[str, Any], as_json: bool) -> None:
     console().print(_table(about))
     if about["task_seconds"] < SHORT:
         print(
-            f"A task takes {1e3 * about['task_seconds']:.2g} ms. So short a time is that of the operating system more than of the "
-            "machine: measure tasks of 10 ms or more (--task-ms, --samples)."
+            f"A task takes {1e3 * about['task_seconds']:.2g} ms. So short a time is that of the operating system more than "
+            "that of the machine: measure tasks of 10 ms or more (--task-ms, --samples)."
         )
     low, high = about["idle_share_ci95"]
     interval = f"({100 * low:.1f} to {100 * high:.1f} %)"
