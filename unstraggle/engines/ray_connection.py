@@ -23,7 +23,7 @@ def require_guarded(version: str) -> None:
     if tuple(int(number) for number in version.split(".")[:2]) < GUARDED:
         raise UnstraggleError(
             f"Ray {version} would run code of whoever can reach its ports, which are open on all interfaces of this machine. "
-            "Use ray>=2.59, which asks for a token (pip install -U ray), or give the address of a cluster that you guard yourself."
+            "Use ray>=2.59, which asks for a token (pip install -U ray), or the address of a cluster that you guard yourself."
         )
 
 

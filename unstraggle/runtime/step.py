@@ -37,8 +37,8 @@ class Step:
 
     exact: whether the gradient is the sum of all partial gradients. residual: relative error of the decoded coefficients.
     finite: False where the gradient has NaN or infinity, which is never exact; it is given all the same, so that people, or a
-    `GradScaler`, can leave the step out. skipped: no gradient could be had, and the policy is to go on. used: workers of which a
-    message had arrived; late: those alive of which none had; lost: those that were lost before or during the round, even if
+    `GradScaler`, can leave the step out. skipped: no gradient could be had, and the policy is to go on. used: workers of which
+    a message had arrived; late: those alive of which none had; lost: those that were lost before or during the round, even if
     they came back.
 
     messages: how many had arrived. stale: messages of earlier rounds that came meanwhile. duplicates: that came twice.
