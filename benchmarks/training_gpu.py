@@ -105,7 +105,9 @@ def mean_final(rows: list[dict[str, Any]]) -> float:
 
 
 def best_rate(loss: Callable[[float], float | None], start: float) -> float | None:
-    """The rate of least loss, by threes from `start`, upwards and then downwards while it gets better; None where time was up.
+    """The rate of least loss, by threes from `start` in both directions while it gets better; None where time was up.
+
+    Both, because losses at large rates are noisy: one that looks better than the start may be far from the best.
 
     >>> best_rate(lambda rate: abs(rate - 1.0), 0.1)
     0.9
@@ -122,14 +124,11 @@ def _places(tried: dict[int, Any]) -> Iterator[int]:
     """Places to try, one after another; what is found there is in `tried` before the next is asked for."""
     yield 0
     for way in (1, -1):
-        place = 0
-        while len(tried) < MOST_TRIED:
-            yield place + way
+        place = way
+        yield place
+        while len(tried) < MOST_TRIED and tried[place] < tried[place - way]:
             place += way
-            if not tried[place] < tried[place - way]:
-                break
-        if way == 1 and tried.get(1, np.inf) < tried[0]:
-            return
+            yield place
 
 
 def _rate(start: float, place: int) -> float:

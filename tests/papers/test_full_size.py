@@ -99,7 +99,7 @@ def test_a_study_that_is_stopped_goes_on_where_it_stopped(tmp_path, monkeypatch)
     assert not training_gpu.study(small, Stopped(path, forever, 4), 8, 2)
     assert len(done) == 5 == len(json.loads(path.read_text())["runs"])
     assert training_gpu.study(small, training_gpu.Book(path, forever, 4), 8, 2)
-    assert len(done) == len(set(done)) == 2 * (2 * 2 + 2)
+    assert len(done) == len(set(done)) == 2 * (3 * 2 + 2)
 
     found = json.loads(path.read_text())
     lines = {line["scheme"]: line for line in found["summary"]}
