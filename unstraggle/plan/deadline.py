@@ -193,6 +193,16 @@ def _late(latency: Any, work: Floats, *, tau: float, sent: Any, dim: int | None,
     return np.where((work > 0) & (left > 0) & (late < NEVER), late, 1.0)
 
 
+def late_shares(latency: Any, n: int, tau: float) -> Floats:
+    """(n,) how often a worker with one task is later than tau.
+
+    >>> from unstraggle.latency import Exponential
+    >>> late_shares(Exponential(1), 2, 1.0).round(3)
+    array([0.368, 0.368])
+    """
+    return _survival(latency, np.ones(n), tau)
+
+
 def _survival(latency: Any, work: Floats, tau: Any) -> Floats:
     taus = np.broadcast_to(np.asarray(tau, dtype=float), work.shape)
     if isinstance(latency, Heterogeneous):
