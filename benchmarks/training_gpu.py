@@ -40,6 +40,8 @@ SCHEMES = {
 
 REFERENCE = "OSGC"
 TUNING, MOST_TRIED, FACTOR = (1000, 1001), 6, 3.0
+NEAR = 1.05
+"""Losses up to so many times the least are nearly as good."""
 
 
 class Book:
@@ -82,15 +84,17 @@ class Book:
         waiting.replace(self.path)
 
 
-def study(replica: Replica, book: Book, steps: int, seeds: int) -> bool:
+def study(replica: Replica, book: Book, steps: int, seeds: int, without: Sequence[str] = ()) -> bool:
     """All schemes: their rates, then `seeds` runs each, seed by seed; False where time was up."""
     name, rates = replica.task.name, {}
     for label, factor in SCHEMES.items():
+        if label in without:
+            continue
         found = best_rate(lambda rate, label=label: _tuned(replica, book, label, rate, steps), replica.task.rate * factor)
         if found is None:
             return False
         rates[label] = found
-    runs = [Run(name, label, rates[label], seed, steps) for seed in range(seeds) for label in SCHEMES]
+    runs = [Run(name, label, rates[label], seed, steps) for seed in range(seeds) for label in rates]
     return all(book.row(replica, run) is not None for run in runs)
 
 
@@ -104,20 +108,27 @@ def mean_final(rows: list[dict[str, Any]]) -> float:
     return float(np.mean([np.inf if row["final"] is None else row["final"] for row in rows]))
 
 
+def preferred(losses: dict[float, float]) -> float | None:
+    """The lowest rate that is nearly as good as the best."""
+    return min((rate for rate, loss in losses.items() if loss <= NEAR * min(losses.values())), default=None)
+
+
 def best_rate(loss: Callable[[float], float | None], start: float) -> float | None:
     """The rate of least loss, by threes from `start` in both directions while it gets better; None where time was up.
 
-    Both, because losses at large rates are noisy: one that looks better than the start may be far from the best.
+    Both, because losses at large rates are noisy: one that looks better than the start may be far from the best. For the same
+    reason the lowest rate counts of those that are nearly as good.
 
     >>> best_rate(lambda rate: abs(rate - 1.0), 0.1)
     0.9
     """
-    tried: dict[int, float | None] = {}
+    tried: dict[int, float] = {}
     for place in _places(tried):
-        tried[place] = loss(_rate(start, place))
-        if tried[place] is None:
+        found = loss(_rate(start, place))
+        if found is None:
             return None
-    return _rate(start, min(tried, key=lambda place: (tried[place], place)))
+        tried[place] = found
+    return preferred({_rate(start, place): value for place, value in tried.items()})
 
 
 def _places(tried: dict[int, Any]) -> Iterator[int]:
@@ -136,17 +147,34 @@ def _rate(start: float, place: int) -> float:
 
 
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A line per task and scheme: rate, mean loss over the seeds that did not tune, interval, gap to the reference."""
+    """A line per task, scheme and rate, of the seeds that did not tune: mean loss, interval, gap to the reference.
+
+    chosen: whether the tuning seeds prefer this rate. The gap is to the reference at the rate that is chosen for it.
+    """
     found = []
     for task in dict.fromkeys(row["task"] for row in rows):
-        mine = [row for row in rows if row["task"] == task and row["seed"] not in TUNING]
-        rival = {row["seed"]: row["final"] for row in mine if row["scheme"] == REFERENCE}
-        for label in dict.fromkeys(row["scheme"] for row in mine):
-            found.append(_line(task, label, [row for row in mine if row["scheme"] == label], rival))
+        mine = [row for row in rows if row["task"] == task]
+        best = {label: _chosen([row for row in mine if row["scheme"] == label]) for label in SCHEMES}
+        shown = [row for row in mine if row["seed"] not in TUNING]
+        rival = {row["seed"]: row["final"] for row in shown if _pair(row) == (REFERENCE, best[REFERENCE])}
+        for label, rate in [pair for label in SCHEMES for pair in sorted({_pair(row) for row in shown}) if pair[0] == label]:
+            runs = [row for row in shown if _pair(row) == (label, rate)]
+            found.append(_line(task, label, rate == best[label], runs, rival))
     return found
 
 
-def _line(task: str, label: str, rows: list[dict[str, Any]], rival: dict[int, float | None]) -> dict[str, Any]:
+def _pair(row: dict[str, Any]) -> tuple[str, float]:
+    return row["scheme"], row["rate"]
+
+
+def _chosen(rows: list[dict[str, Any]]) -> float | None:
+    """The rate that the tuning seeds prefer; None before there are any."""
+    tried = {row["rate"]: [one for one in rows if one["rate"] == row["rate"] and one["seed"] in TUNING] for row in rows}
+    losses = {rate: mean_final(runs) for rate, runs in tried.items() if len(runs) == len(TUNING)}
+    return preferred(losses)
+
+
+def _line(task: str, label: str, chosen: bool, rows: list[dict[str, Any]], rival: dict[int, float | None]) -> dict[str, Any]:
     finals = {row["seed"]: row["final"] for row in rows}
     known = np.array([loss for loss in finals.values() if loss is not None])
     gaps = np.array([loss - rival[seed] for seed, loss in finals.items() if loss is not None and rival.get(seed) is not None])
@@ -154,6 +182,7 @@ def _line(task: str, label: str, rows: list[dict[str, Any]], rival: dict[int, fl
         "task": task,
         "scheme": label,
         "rate": rows[0]["rate"],
+        "chosen": chosen,
         "seeds": len(rows),
         "diverged": len(rows) - len(known),
         **dict(zip(("loss", "loss_half"), _interval(known), strict=True)),
@@ -194,6 +223,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=8, help="runs at a scheme's best rate")
     parser.add_argument("--also", type=Path, nargs="*", default=[], help="results whose runs are taken over")
+    parser.add_argument("--without", nargs="*", choices=SCHEMES, default=[], help="schemes that are left out")
     parser.add_argument("--no-graphs", action="store_true", help="where CUDA graphs fail; several times slower")
     parser.add_argument("--check", action="store_true", help="only say how long a message takes")
     given = parser.parse_args()
@@ -206,7 +236,7 @@ def main() -> None:
         replica = Replica(TASKS[name](), graphs=not given.no_graphs)
         check(replica)
         book = Book(given.out, begun + given.seconds * number / len(given.tasks))
-        if not given.check and not study(replica, book, given.steps, given.seeds):
+        if not given.check and not study(replica, book, given.steps, given.seeds, given.without):
             print(f"no time for the rest of {name}: give the same command again")
         print(*summary(list(book.rows.values())), sep="\n")
         del replica

@@ -105,7 +105,7 @@ def test_a_study_that_is_stopped_goes_on_where_it_stopped(tmp_path, monkeypatch)
     lines = {line["scheme"]: line for line in found["summary"]}
     finals = [row["final"] for row in found["runs"] if row["scheme"] == "SGD" and row["seed"] < 1000]
     assert lines["SGD"]["loss"] == pytest.approx(np.mean(finals), abs=1e-4) and lines["SGD"]["seeds"] == 2
-    assert lines["OSGC"]["gap"] == 0 and lines["SGD"]["gap_half"] > 0
+    assert all(line["chosen"] for line in lines.values()) and lines["OSGC"]["gap"] == 0 and lines["SGD"]["gap_half"] > 0
     merged = training_gpu.Book(tmp_path / "other.json", forever, also=[path])
     assert len(merged.rows) == len(found["runs"])
 
@@ -115,6 +115,17 @@ def test_a_diverged_run_has_no_final_loss_and_is_counted(replica):
     assert row["final"] is None
     line = training_gpu.summary([row])[0]
     assert (line["diverged"], line["loss"], line["gap"]) == (1, None, None)
+
+
+def test_a_summary_keeps_rates_apart_and_says_which_is_chosen():
+    def row(scheme, rate, seed, final):
+        return {"task": "t", "scheme": scheme, "rate": rate, "seed": seed, "final": final, "gigabits_a_step": 1.0}
+
+    tuning = [row("OSGC", rate, seed, final) for rate, final in ((0.1, 1.0), (0.3, 0.98)) for seed in training_gpu.TUNING]
+    finals = [row("OSGC", rate, seed, seed + rate) for rate in (0.1, 0.3) for seed in range(3)]
+    low, high = training_gpu.summary([*tuning, *finals])
+    assert (low["rate"], low["chosen"], high["chosen"]) == (0.1, True, False)  # nearly as good, and the lower of both
+    assert (low["loss"], high["loss"], high["gap"]) == pytest.approx((1.1, 1.3, 0.2))
 
 
 def test_no_run_is_begun_that_would_end_too_late(replica, tmp_path):
