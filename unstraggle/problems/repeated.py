@@ -38,7 +38,8 @@ class Repeated:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.problem.dtype)
+        found: np.dtype[Any] = np.dtype(self.problem.dtype)
+        return found
 
     def only(self, parts: Set[int]) -> Repeated:
         return Repeated(self.problem.only(parts), self.times) if isinstance(self.problem, Restricts) else self
