@@ -22,7 +22,7 @@ class Repeated:
 
     >>> from unstraggle.problems import LeastSquares
     >>> Repeated(LeastSquares.split(np.eye(2), np.ones(2), parts=2), times=3).grad(np.zeros(2), 0).tolist()
-    [-1.0, -0.0]
+    [-1.0, 0.0]
     """
 
     problem: Any
