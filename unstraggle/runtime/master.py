@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.base import Engine, Sampled
+from ..engines.base import Engine, Sampled, Tells, require_tells
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
 from ..scheme.noise import require_digits
@@ -23,7 +23,7 @@ from ..scheme.stop import Planned, Stop, code_and_stop
 from .estimate import Estimate
 from .events import Arrived, Dropped, Elapsed, Event
 from .gather import Gather
-from .instructions import Ask, Cancel, Fail, Instruction, Say, Until
+from .instructions import Ask, Cancel, Fail, Instruction, Say, Tell, Until
 from .log import Log
 from .message import Incoming, Message, Order, WorkerFailed
 from .recorder import Recorder
@@ -94,7 +94,9 @@ class Master:
         self._sampled = isinstance(engine, Sampled) and engine.sampled
         self._count, self._busy = 0, threading.Lock()
         self._left: float | None = None
+        self._busy_workers: tuple[int, ...] = ()
         self._eps = require_digits(self.code, np.dtype(engine.problem.dtype))
+        require_tells(engine, self.code)
         self._log, self._recorder = Log(log), Recorder(self.code, trace)
         engine.open(self.code)
         self._gathers: tuple[Code, Gather] | None = None
@@ -146,7 +148,8 @@ class Master:
         limit = None if self._patience is None else self._first_limit() if usual is None else self._patience * usual
         remind = None if self._sampled else FIRST_REMIND if usual is None else max(1.0, REMIND * usual)
         lost = tuple(sorted(self._lost.items()))
-        return Terms(self._policy, limit, remind, self._sending, lost, frozenset(self._suspects), self._eps)
+        suspects = frozenset(self._suspects)
+        return Terms(self._policy, limit, remind, self._sending, lost, suspects, self._eps, self._busy_workers)
 
     def _first_limit(self) -> float | None:
         """Who waits anyway may ask again before the usual time is known: messages may vanish in the first rounds, too."""
@@ -154,7 +157,7 @@ class Master:
 
     def _learn(self, round: Round) -> None:
         """Keep what the next round must know: who is lost, who failed, and how long a round takes."""
-        self._lost = round.lost
+        self._lost, self._busy_workers = round.lost, round.busy
         self._suspects -= set(self.code.messages.worker[round.got].tolist())
         self._suspects |= round.failures.keys()
         if round.state is State.DONE and round.time is not None:
@@ -208,14 +211,14 @@ class Current:
         if not isinstance(incoming, Message):
             return incoming
         if incoming.round != self.round.number or self.round.over:
-            return Arrived(incoming.index, incoming.time, incoming.round)
+            return Arrived(incoming.index, incoming.time, incoming.round, incoming.ticket)
         try:
             self._gather.check(incoming)
         except Invalid:
             return Dropped(incoming.index, incoming.time, damaged=True)
-        if not self.round.got[incoming.index]:
-            self._good.setdefault(incoming.index, incoming)
-        return Arrived(incoming.index, incoming.time, incoming.round)
+        if incoming.index not in self._good and self.round.expects(incoming.index, incoming.ticket):
+            self._good[incoming.index] = incoming
+        return Arrived(incoming.index, incoming.time, incoming.round, incoming.ticket)
 
     def _keep(self) -> None:
         """Take the payloads of messages that were good and counted, once each."""
@@ -233,6 +236,8 @@ class Current:
                 self._until = one.time
             elif isinstance(one, Cancel):
                 self._engine.cancel(one.round, one.workers)
+            elif isinstance(one, Tell):
+                self._tell(one)
             elif isinstance(one, Ask):
                 self._engine.start(replace(self._order, workers=one.workers))
             elif isinstance(one, Say):
@@ -241,6 +246,10 @@ class Current:
                 failure = one
         if failure is not None:
             raise NotRecovered(failure.why) if failure.worker is None else WorkerFailed(failure.worker, failure.details)
+
+    def _tell(self, word: Tell) -> None:
+        assert isinstance(self._engine, Tells), "the master has looked at it before the first round"
+        self._engine.tell(word)
 
     # When it is over
 

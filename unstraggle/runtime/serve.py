@@ -116,6 +116,17 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         return
 
 
+def partial_gradient(share: Share, job: Job, part: int, block: int) -> Any:
+    """A partial gradient in a vector of its own, which the problem does not use again."""
+    problem, where = share.problem, share.slices[block]
+    if share.adds:
+        return problem.accumulate(job.params, part, where, job.step, 1.0, None)  # type: ignore[attr-defined]
+    partial = problem.grad(job.params, part, where, job.step)
+    if np.shape(partial) != (where.stop - where.start,) or (type(partial) is np.ndarray and partial.dtype.kind not in REAL):
+        raise _unfit(problem, part, partial, where)
+    return 1.0 * partial
+
+
 def _unfit(problem: Problem, part: int, partial: Any, where: slice) -> Invalid:
     kind, length = getattr(partial, "dtype", type(partial).__name__), where.stop - where.start
     return Invalid(
