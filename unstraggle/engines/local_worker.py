@@ -32,7 +32,7 @@ ORDER = struct.Struct("<qqd?3xI")
 """round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own."""
 
 WORD = struct.Struct("<qiii?3xii")
-"""-1 - round, epoch, task, done, counts, ticket, count: a word to a worker, as long as an order, and told from one by its sign."""
+"""-1 - round, epoch, task, done, counts, ticket, count: a word to a worker, as long as an order, told from it by its sign."""
 
 NOTE = struct.Struct("<IIqII")
 """kind, worker, round, message or task, epoch: shorter than PIPE_BUF, so that notes of different workers never mix."""

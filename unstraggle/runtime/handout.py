@@ -40,7 +40,7 @@ class Handout:
         self._epoch, self._ticket, self._damaged = [0] * code.n, [0] * code.n, [0] * code.n
         self._came = [False] * code.n
         self._tickets = 0
-        self._idle: set[int] = set()
+        self._idle: dict[int, tuple[int, float]] = {}  # with what each could help, and from when on
 
     # What the round asks
 
@@ -111,6 +111,8 @@ class Handout:
             self._undone -= 1
             self._since.pop(part, None)
         words = self._feed(worker, clock, task, counts)
+        if counts:
+            self._look_again(part)
         return words if self._undone else words + self._collect()
 
     def arrived(self, worker: int) -> None:
@@ -129,7 +131,7 @@ class Handout:
         if worker not in self._here:
             return []
         self._here.discard(worker)
-        self._idle.discard(worker)
+        self._idle.pop(worker, None)
         self.busy.discard(worker)
         self._epoch[worker] += 1
         if not self._came[worker]:
@@ -139,24 +141,24 @@ class Handout:
         for part in dropped:
             if self._done_by[part] < 0 and part not in elsewhere:
                 self._renew(part)
-        return [word for idle in sorted(self._idle) for word in self._feed(idle, clock)]
+        words = [word for idle in sorted(self._idle) for word in self._feed(idle, clock)]
+        for part in dropped:
+            self._look_again(part)
+        return words
 
     def tick(self, clock: float) -> list[Tell]:
         """Time has passed: whoever has nothing to do helps with what is overdue."""
-        if not self._idle or not self._how.helpers:
-            return []
         words = []
         for worker in sorted(self._idle):
-            part, when = self._overdue(worker)
+            part, when = self._idle[worker]
             if part >= 0 and when <= clock:
                 words.append(self._give(worker, part, clock))
+                self._look_again(part)
         return words
 
     def alarm(self) -> float | None:
         """When something will be overdue."""
-        if not self._how.helpers or not self._undone:
-            return None
-        return min((when for part, when in map(self._overdue, self._idle) if part >= 0), default=None)
+        return min((when for part, when in self._idle.values() if part >= 0), default=None)
 
     def settle(self) -> list[Tell]:
         """Ask for the sums of what is done, although it is not all."""
@@ -182,13 +184,13 @@ class Handout:
         if done >= 0:
             words.append(Tell(worker, self._number, epoch, done=done, counts=counts))
         if not self._queue[worker]:
-            self._idle.add(worker)
+            self._idle[worker] = self._overdue(worker)
         return words
 
     def _give(self, worker: int, part: int, clock: float, done: int = -1, counts: bool = False) -> Tell:
         if not self._queue[worker]:
             self._began[worker] = clock
-        self._idle.discard(worker)
+        self._idle.pop(worker, None)
         self._queue[worker].append(part)
         self._since[part] = clock
         return Tell(worker, self._number, self._epoch[worker], int(self._table.task[worker, part]), done, counts)
@@ -222,10 +224,15 @@ class Handout:
                 self._renew(part)
         self._counted[worker], self._ticket[worker] = [], 0
 
+    def _look_again(self, part: int) -> None:
+        """A partition is done, or somebody has begun with it: those that would have helped with it look for another."""
+        for worker in [worker for worker, (other, _) in self._idle.items() if other == part]:
+            self._idle[worker] = self._overdue(worker)
+
     def _overdue(self, worker: int) -> tuple[int, float]:
-        """What this worker would help with, the one that was given first, and from when on; (-1, 0) if there is nothing."""
-        may, queue = self._table.task[worker], self._queue[worker]
-        found = [(since, part) for part, since in self._since.items() if may[part] >= 0 and part not in queue]
+        """With what a worker would help, what was given first, and from when on; (-1, 0) if there is nothing."""
+        may = self._table.task[worker]
+        found = [(since, part) for part, since in self._since.items() if may[part] >= 0] if self._how.helpers else []
         if not found:
             return -1, 0.0
         since, part = min(found)

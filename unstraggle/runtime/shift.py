@@ -91,17 +91,18 @@ class Shift:
     def work(self, stopped: Callable[[], bool], idle: Callable[[], None] | None = None) -> None:
         """Do what is handed out until `stopped()`, which is asked between tasks. idle: how to wait, by default for `hear`."""
         while not stopped():
-            task, epoch = self._next()
-            if task >= 0:
-                self._do(task, epoch, stopped)
+            if self.next >= 0:
+                self.do(stopped)
             elif idle is not None:
                 idle()
             elif not self._rest():
                 return
 
-    def _next(self) -> tuple[int, int]:
+    @property
+    def next(self) -> int:
+        """The task that comes next; -1: none."""
         with self._lock:
-            return (self._todo.popleft() if self._todo else -1), self._epoch
+            return self._todo[0] if self._todo else -1
 
     def _rest(self) -> bool:
         """Wait for a word; False when the round is over."""
@@ -109,8 +110,12 @@ class Shift:
             self._lock.wait_for(lambda: bool(self._todo) or self._over)
             return not self._over
 
-    def _do(self, task: int, epoch: int, stopped: Callable[[], bool]) -> None:
+    def do(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """A task that has begun is done, whatever happens meanwhile: then the worker is free, and says so."""
+        with self._lock:
+            if not self._todo:  # it was told to forget it
+                return
+            task, epoch = self._todo.popleft(), self._epoch
         place, began = self._place[task], self.job.now()
         part, block = self._share.program.tasks[place]
         result = partial_gradient(self._share, self.job, part, block)
@@ -137,7 +142,7 @@ def _added(total: Any, result: Any) -> Any:
 
 
 class Shifts:
-    """The newest shift of a worker, from the thread that hears orders to the one that computes: who lags behind skips rounds."""
+    """The newest shift of a worker, from the thread that hears orders to the one that computes: who lags skips rounds."""
 
     def __init__(self) -> None:
         self._news = threading.Condition()
