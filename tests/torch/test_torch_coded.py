@@ -551,13 +551,14 @@ def test_a_model_that_is_random_in_spite_of_the_seed():
 def test_nan_losses_and_missing_samples_name_step_partition_and_worker():
     inputs, targets = table(8)
     targets[:] = torch.tensor([0, 1, 0, 1, 0, 1, 2, 2])
+    options = {"batch_size": 8, "engine": "local", "check": False, "parts": "contiguous"}
     with (
-        coded(loss_fn=FailsAt(), data=(inputs, targets), scheme="uncoded(4)", batch_size=8, engine="local", check=False) as run,
+        coded(loss_fn=FailsAt(), data=(inputs, targets), scheme="uncoded(4)", **options) as run,
         pytest.raises(WorkerFailed, match=r"Worker 3 failed: .*Step 0, partition 3, worker 3: the loss is nan"),
     ):
         run.backward()
     with (
-        coded(data=Noisy(8, missing=5), scheme="uncoded(2)", batch_size=8, engine="local", check=False) as run,
+        coded(data=Noisy(8, missing=5), scheme="uncoded(2)", **options) as run,
         pytest.raises(
             WorkerFailed, match=r"Step 0, partition 1, worker 1: the samples cannot be read: FileNotFoundError.*5.png"
         ),

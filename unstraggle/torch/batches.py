@@ -58,9 +58,9 @@ class Epochs:
 class Dealt(Epochs):
     """The batch of a step does not depend on the code: it is drawn from all samples, and then dealt to the partitions.
 
-    An epoch goes through every sample once, in an order that is shuffled by (seed, epoch). A partition gets every k-th sample of
-    the batch, or in proportion to `shares`: so what is sorted in the dataset, or in a batch, is spread over all partitions. Every
-    worker needs all samples.
+    An epoch goes through every sample once, in an order that is shuffled by (seed, epoch). A partition gets every k-th sample
+    of the batch, or in proportion to `shares`: so what is sorted in the dataset, or in a batch, is spread over all partitions.
+    Every worker needs all samples.
 
     >>> batches = Dealt(10, np.full(3, 1 / 3), batch=4, seed=0, shuffle=False)
     >>> [[batches.rows(step, part).tolist() for part in range(3)] for step in range(3)]

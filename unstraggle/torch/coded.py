@@ -35,9 +35,9 @@ class Coded:
     scheme: a code, an expression such as "fractional_repetition(8, s=1)", a plan, "none" (wait for all) or "auto": what
     `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight.
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
-    batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. A batch is dealt
-    to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each partition, where a
-    worker should have the samples of its own partitions only, see `Placed`. stop, on_shortfall, patience, trace: as for
+    batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. A batch is
+    dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each partition,
+    where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience, trace: as for
     `Master`. callbacks: called with the `Info` of every step.
 
     forward(model, batch) -> (outputs, targets): where a batch is not (inputs, ..., targets). collate: makes a batch of samples.
