@@ -22,10 +22,10 @@ from ..runtime import frame
 from ..runtime.serve import Abandoned, Job, Share, Times, run
 from ..scheme.program import Outgoing, unpacked
 from .lifeline import end_with
-from .shared import Area, Board, Fd
+from .shared import Area, Board, Fd, Letter
 
-ORDER = struct.Struct("<qqd?3xI")
-"""round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own."""
+ORDER = struct.Struct("<qqd?3xIQ")
+"""round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own, of context."""
 
 NOTE = struct.Struct("<IIqI4x")
 """kind, worker, round, message: shorter than PIPE_BUF, so that notes of different workers never mix."""
@@ -46,6 +46,7 @@ class Channels:
     board: Area
     params: Area
     payloads: Area
+    letter: Letter
     slots: tuple[tuple[int, int], ...]
     n: int
     messages: int
@@ -90,22 +91,23 @@ class Worker:
         payloads = channels.payloads.map().data
         self._mine = list(share.program.place)
         self._slots = {m: payloads[start : start + room] for m, (start, room) in zip(self._mine, channels.slots, strict=True)}
-        self._round = -1
+        self._letter, self._round = channels.letter, -1
 
     def next_job(self) -> Job | None:
         """Wait for orders and take the newest: who lags behind skips rounds. None when the master has closed or is gone."""
         size = os.readv(self._orders, self._mail)
         if not size:
             return None
-        number, step, origin, delayed, program = ORDER.unpack_from(self._mail[0], size - ORDER.size)
+        number, step, origin, delayed, program, context = ORDER.unpack_from(self._mail[0], size - ORDER.size)
         self._round = number
         delays = self._board.delays[number % 2, self._mine] if delayed else None
         job = Job(number, step, self._params[number % 2], origin, delays)
-        if program:
+        if program or context:
             data = self._board.programs[number % 2, self.number, :program].tobytes()
+            job.context = self._letter.read(number, context)
             if self._newest[0] > number + 1:  # two rounds late: the bytes may be of another one by now
                 return self.next_job()
-            job.program = unpacked(data)
+            job.program = unpacked(data) if program else None
         return job
 
     def stopped(self) -> bool:
