@@ -45,6 +45,11 @@ class RepeatsOrdersToEverybody(Threads):
         super().start(replace(order, workers=None))
 
 
+class LosesWhatComesWithAnOrder(Threads):
+    def start(self, order):
+        super().start(replace(order, context=b""))
+
+
 class WaitsPastUntil(Threads):
     def next(self, until):
         return super().next(None)
@@ -199,6 +204,7 @@ class ClosesOnce(Threads):
 
 
 THREADS = {
+    LosesWhatComesWithAnOrder: "another round's context",
     IgnoresCancel: "was cancelled after the first message, but workers did",
     RepeatsOrdersToEverybody: "an order for worker 1 was repeated, but the others computed",
     WaitsPastUntil: r"next\(.*\) did not return within 4 s",

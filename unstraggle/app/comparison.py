@@ -134,6 +134,7 @@ def _train(
         return engines.Chaos(engines.Local(problem), latency=latency, rng=seed)
 
     options: dict[str, Any] = {"batch_size": task.batch, "seed": seed, "stop": entry.stop, "engine": engine}
+    options["parts"] = "contiguous"  # as machines that gather data of their own: ignoring one is to ignore its data
     losses, seconds = np.zeros((repeats, steps + 1)), np.zeros((repeats, steps + 1))
     accuracy = np.zeros(repeats)
     records: list[dict[str, Any]] = []

@@ -99,12 +99,14 @@ class Hub:
 
     def order(self, order: Order, workers: Iterable[int]) -> None:
         """Send an order. It replaces those that a worker has not yet taken, so that a slow one never has many before it."""
+        if len(order.context) > wire.CONTEXT:
+            raise Invalid(f"What comes with an order has at most {wire.CONTEXT} bytes, but got {len(order.context)}.")
         params = np.array(order.params, self._dtype).view(np.uint8).data
-        step = wire.STEP.pack(order.step, self.origin)
+        step = wire.STEP.pack(order.step, self.origin, len(order.context))
         for worker in workers:
             delays = self.delays(order, worker)
             program = b"" if order.code is None else packed(order.code.program(worker))
-            parts = step, b"" if delays is None else delays.tobytes(), params, program
+            parts = step, b"" if delays is None else delays.tobytes(), params, order.context, program
             head = wire.head(wire.ORDER, 0 if delays is None else len(delays), order.round, sum(map(len, parts)))
             self._tell(self.seats[worker].link, head, *parts, newest=True)
 

@@ -28,7 +28,7 @@ from .environment import thread_limits
 from .local_start import FAREWELL, Born, Cradle, end_all, forget, own_modules, places
 from .local_worker import FAILED, FINISHED, NOTE, ORDER, READY, WORD
 from .nursery import Nursery
-from .shared import PROGRAM, Area, Board
+from .shared import PROGRAM, Area, Board, Letter
 from .starter import Starter
 
 log = logging.getLogger("unstraggle")
@@ -91,7 +91,7 @@ class Local:
         self._code, self._dtype = code, np.dtype(self.problem.dtype)
         slots, room = places(code, self.problem)
         board, params = Area(Board.size(code.n, len(code.messages))), Area(2 * self.problem.dim * self._dtype.itemsize)
-        self._areas = board, params, Area(room)
+        self._areas, self._letter = (board, params, Area(room)), Letter()
         self._board = Board(board.map(), code.n, len(code.messages))
         self._board.round[0], self._board.cancelled[:], self._board.whole[:] = -1, -1, -1
         self._params = params.map().view(self._dtype).reshape(2, -1)
@@ -104,7 +104,7 @@ class Local:
         self._last = [-math.inf] * code.n
         if self._method == "forkserver":
             self._nursery = Nursery(thread_limits(self._threads), own_modules(self.problem), self._start_within)
-        cradle = Cradle(code, self.problem, self._areas, slots, self._notes, self._nursery, self._threads)
+        cradle = Cradle(code, self.problem, self._areas, self._letter, slots, self._notes, self._nursery, self._threads)
         self._starter = Starter(cradle.birth)
         self._watch = select.epoll()
         for fd in (self._inbox, self._starter.fd):
@@ -121,9 +121,10 @@ class Local:
             self._roster.begin(self._origin)
             self._board.round[0] = order.round  # before what stands on its side: who reads that knows when it is overwritten
             self._params[side] = order.params
+            self._letter.write(order.round, order.context)
         if order.delays is not None:
             self._board.delays[side] = order.delays
-        record = ORDER.pack(order.round, order.step, self._origin, order.delays is not None, 0)
+        record = ORDER.pack(order.round, order.step, self._origin, order.delays is not None, 0, len(order.context))
         is_ready = self._roster.is_ready
         for worker in range(self._code.n) if order.workers is None else order.workers:
             self._board.cancelled[worker] = order.round - 1
@@ -137,7 +138,7 @@ class Local:
         if len(data) > PROGRAM:
             raise Invalid(f"A program that changes has at most {PROGRAM} bytes, but that of worker {worker} has {len(data)}.")
         self._board.programs[order.round % 2, worker, : len(data)] = np.frombuffer(data, np.uint8)
-        return ORDER.pack(order.round, order.step, self._origin, order.delays is not None, len(data))
+        return ORDER.pack(order.round, order.step, self._origin, order.delays is not None, len(data), len(order.context))
 
     def next(self, until: float | None) -> list[Incoming]:
         pause = self._roster.pause
@@ -178,7 +179,7 @@ class Local:
         self._seats = []
         self._end_starter()
         self._watch.close()
-        for fd in (self._inbox, self._notes):
+        for fd in (self._inbox, self._notes, self._letter.fd):
             os.close(fd)
         for area in self._areas:
             area.close()

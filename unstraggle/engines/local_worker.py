@@ -26,12 +26,12 @@ from ..runtime.serve import Abandoned, Job, Share, Times, run
 from ..runtime.shift import Shift, Shifts
 from ..scheme.program import Outgoing, unpacked
 from .lifeline import end_with
-from .shared import Area, Board, Fd
+from .shared import Area, Board, Fd, Letter
 
-ORDER = struct.Struct("<qqd?3xI")
-"""round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own."""
+ORDER = struct.Struct("<qqd?3xIQ")
+"""round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own, of context."""
 
-WORD = struct.Struct("<qiii?3xii")
+WORD = struct.Struct("<qiii?3xii8x")
 """-1 - round, epoch, task, done, counts, ticket, count: a word to a worker, as long as an order, told from it by its sign."""
 
 NOTE = struct.Struct("<IIqII")
@@ -53,6 +53,7 @@ class Channels:
     board: Area
     params: Area
     payloads: Area
+    letter: Letter
     slots: tuple[tuple[int, int], ...]
     n: int
     messages: int
@@ -127,21 +128,22 @@ class Worker:
         payloads = channels.payloads.map().data
         self._mine = list(share.program.place)
         self._slots = {m: payloads[start : start + room] for m, (start, room) in zip(self._mine, channels.slots, strict=True)}
-        self._round = -1
+        self._letter, self._round = channels.letter, -1
 
     def next_job(self) -> Job | None:
         """Wait for orders and take the newest: who lags behind skips rounds. None when the master has closed or is gone."""
         size = os.readv(self._orders, self._mail)
         if not size:
             return None
-        number, step, origin, delayed, program = ORDER.unpack_from(self._mail[0], size - ORDER.size)
+        number, step, origin, delayed, program, context = ORDER.unpack_from(self._mail[0], size - ORDER.size)
         self._round = number
         job = self._job(number, step, origin, delayed)
-        if program:
+        if program or context:
             data = self._board.programs[number % 2, self.number, :program].tobytes()
+            job.context = self._letter.read(number, context)
             if self._newest[0] > number + 1:  # two rounds late: the bytes may be of another one by now
                 return self.next_job()
-            job.program = unpacked(data)
+            job.program = unpacked(data) if program else None
         return job
 
     def _job(self, number: int, step: int, origin: float, delayed: bool) -> Job:
@@ -161,8 +163,10 @@ class Worker:
                     epoch, task, done, counts, ticket, count = rest
                     yield Tell(self.number, -1 - number, epoch, task, done, counts, ticket, count)
                 else:
-                    number, step, origin, delayed, _ = ORDER.unpack_from(self._mail[0], at)
-                    yield self._job(number, step, origin, delayed)
+                    number, step, origin, delayed, _, context = ORDER.unpack_from(self._mail[0], at)
+                    job = self._job(number, step, origin, delayed)
+                    job.context = self._letter.read(number, context)
+                    yield job
 
     def wait(self, until: float) -> None:
         """Sleep until then on the monotonic clock, or raise `Abandoned` when a new order comes."""

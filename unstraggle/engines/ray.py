@@ -204,11 +204,11 @@ class Ray:
         return order.params.nbytes >= STORE and order.workers is None and order.code is None
 
     def _order_by_ray(self, order: Order, workers: Iterable[int]) -> None:
-        stored = load().put(order.params)
+        stored, context = load().put(order.params), load().put(order.context)
         for worker in workers:
             self._hub.seats[worker].taking = True
             take = self._actors[worker].take.options(num_returns=0)
-            take.remote(order.round, order.step, self._hub.origin, self._hub.delays(order, worker), stored)
+            take.remote(order.round, order.step, self._hub.origin, self._hub.delays(order, worker), stored, context)
 
 
 def _require(step: Any, worker: int) -> None:

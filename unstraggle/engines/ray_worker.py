@@ -71,12 +71,20 @@ class Worker:
         threading.Thread(target=self._serve, args=(self._share,), daemon=True).start()
         self._send(wire.READY)
 
-    def take(self, round: int, step: int, origin: float, delays: NDArray[np.float64] | None, params: NDArray[Any]) -> None:
+    def take(
+        self,
+        round: int,
+        step: int,
+        origin: float,
+        delays: NDArray[np.float64] | None,
+        params: NDArray[Any],
+        context: bytes = b"",
+    ) -> None:
         """An order by way of Ray. It may come after the master's word that the round is over."""
         self._send(wire.TAKEN, round=round)
         with self._news:
             if round > max(self._newest, self._cancelled):
-                self._accept(Job(round, step, params, origin + self._skew(), delays))
+                self._accept(Job(round, step, params, origin + self._skew(), delays, None, context))
 
     # The thread that computes
 
@@ -124,7 +132,7 @@ class Worker:
     def _room(self, what: wire.Head) -> Bytes:
         """The place for what follows, which is as large as it must be."""
         known = {wire.PING: 0, wire.CANCEL: 0, wire.ORDER: wire.STEP.size + 8 * what.number + self._post.bytes}
-        more = PROGRAM if what.kind == wire.ORDER else 0
+        more = PROGRAM + wire.CONTEXT if what.kind == wire.ORDER else 0
         fits = known.get(what.kind, -1) <= what.size <= known.get(what.kind, -1) + more
         if what.kind not in known or not fits or what.number not in (0, self._post.messages):
             raise Invalid(
@@ -146,14 +154,14 @@ class Worker:
             self._accept(self._job(what, body))
 
     def _job(self, what: wire.Head, body: Bytes) -> Job:
-        step, origin = wire.STEP.unpack_from(body.data)
+        step, origin, more = wire.STEP.unpack_from(body.data)
         cut = wire.STEP.size + 8 * what.number
         delays = body[wire.STEP.size : cut].view(np.float64) if what.number else None
         end = cut + self._post.bytes
         params = body[cut:end].view(self._post.param_type)
         params.flags.writeable = False
-        program = unpacked(body[end:].tobytes()) if len(body) > end else None
-        return Job(what.round, step, params, origin + self._skew(), delays, program)
+        context, rest = body[end : end + more].tobytes(), body[end + more :].tobytes()
+        return Job(what.round, step, params, origin + self._skew(), delays, unpacked(rest) if rest else None, context)
 
     def _accept(self, job: Job) -> None:
         """The newest order counts: who lags behind skips rounds."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..blocks import block_slices
 from ..errors import Invalid
-from ..problems.base import ComputesAll, Problem
+from ..problems.base import ComputesAll, Listens, Problem
 from ..randomness import Seed, generator
 from ..runtime.events import Dropped, Failed
 from ..runtime.message import Incoming, Message, Order
@@ -62,7 +62,7 @@ class Virtual:
             self._clock, self._round = 0.0, order.round
             self._silent: set[int] = set()
             self._partials: dict[tuple[int, int], Any] = {}
-            self._times = np.full(len(times), np.nan)
+            self._times, self._heard = np.full(len(times), np.nan), False
         self._order = replace(order, params=order.params.copy())  # its own: the caller may change it, a problem may know it
         fresh = slice(None) if order.workers is None else np.isin(self._code.messages.worker, order.workers)
         self._silent -= set(order.workers or ())
@@ -126,6 +126,9 @@ class Virtual:
             yield Message(worker, m, self._round, self._clock, payload, checksum)
 
     def _payload(self, message: Outgoing) -> Any:
+        if not self._heard and isinstance(self.problem, Listens):
+            self.problem.hear(self._order.context)
+        self._heard = True
         if not self._partials and len(self._slices) == 1 and isinstance(self.problem, ComputesAll):
             grads = self.problem.grads(self._order.params, self._order.step)
             self._partials = {(part, 0): grad for part, grad in enumerate(grads)}

@@ -88,9 +88,10 @@ class VirtualShifts:
         return rest, worker, next(self._tie), Finished(worker, seat.task, rest, seat.shift.job.round)
 
     def _seat(self, order: Order, worker: int) -> Seat:
-        job = Job(order.round, order.step, order.params, 0.0)
-        say = partial(self._say, worker)
-        return Seat(Shift(self._shares[worker], job, say, partial(self._send, worker)))
+        job = Job(order.round, order.step, order.params, 0.0, context=order.context)
+        shift = Shift(self._shares[worker], job, partial(self._say, worker), partial(self._send, worker))
+        shift.begin()
+        return Seat(shift)
 
     def _begin(self, worker: int, seat: Seat) -> None:
         """A worker that is free begins with what it was told."""

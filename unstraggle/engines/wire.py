@@ -29,10 +29,12 @@ HELLO, READY, ALIVE, SENT, TAKEN, FAILED = 1, 2, 3, 4, 5, 6
 """From a worker: here I am (token); I have my share; a sign of life; a message (frame); an order came by another way; an
 error (traceback)."""
 PING, ORDER, CANCEL = 11, 12, 13
-"""From the master: show a sign of life; compute (step, origin, delays, parameters); a round is over."""
+"""From the master: show a sign of life; compute (step, origin, delays, parameters, context, program); a round is over."""
 
-STEP = struct.Struct("<qd")
-"""How an order begins: its step, and when the round began on the master's clock."""
+STEP = struct.Struct("<qdQ")
+"""How an order begins: its step, when the round began on the master's clock, and the bytes of its context."""
+CONTEXT = 1 << 32
+"""Most bytes of a context."""
 
 TOKEN = 32
 REPORT = 1 << 16

@@ -101,20 +101,30 @@ class Master:
         engine.open(self.code)
         self._gathers: tuple[Code, Gather] | None = None
 
-    def gradient(self, params: NDArray[Any], step: int | None = None, *, delays: NDArray[np.float64] | None = None) -> Estimate:
-        """The gradient at params (dim,). step: seeds what the problem draws, by default the number of the round."""
+    def gradient(
+        self,
+        params: NDArray[Any],
+        step: int | None = None,
+        *,
+        delays: NDArray[np.float64] | None = None,
+        context: bytes = b"",
+    ) -> Estimate:
+        """The gradient at params (dim,). step: seeds what the problem draws, by default the number of the round.
+
+        context: what else workers must know in this round, for problems that listen (`problems.Listens`).
+        """
         if not self._busy.acquire(blocking=False):
             raise Invalid("A master computes one gradient at a time, but another thread is in one. Use one master per thread.")
         try:
-            return self._gradient(_checked(params, self.engine), step, delays)
+            return self._gradient(_checked(params, self.engine), step, delays, context)
         finally:
             self._busy.release()
 
-    def _gradient(self, values: NDArray[Any], step: int | None, delays: NDArray[np.float64] | None) -> Estimate:
+    def _gradient(self, values: NDArray[Any], step: int | None, delays: NDArray[np.float64] | None, context: bytes) -> Estimate:
         number, self._count = self._count, self._count + 1
         code = self._code_of(number)
         changed = None if code is self.code else code
-        order = Order(number, number if step is None else step, values, None, delays, changed)
+        order = Order(number, number if step is None else step, values, None, delays, changed, context)
         round = Round(code, self.stop, number, self._terms())
         current = Current(self.engine, self._gather(code), round, order, self._log, self._left)
         self._left = None

@@ -48,6 +48,7 @@ class Job:
     origin: float
     delays: NDArray[np.float64] | None = None
     program: Program | None = None
+    context: bytes = b""
 
     def now(self) -> float:
         """Seconds since the round began."""
@@ -78,6 +79,13 @@ class Share:
 
         return isinstance(self.problem, Accumulates) and self.dtype.kind != "c"
 
+    @cached_property
+    def listens(self) -> bool:
+        """Whether the problem wants what comes with an order."""
+        from ..problems.base import Listens
+
+        return isinstance(self.problem, Listens)
+
 
 def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: Callable[[float], None]) -> None:
     """Compute an order and send each message when it is due. wait(t): until t on the monotonic clock, or raise `Abandoned`.
@@ -87,6 +95,9 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
     times: Times = []
     params, step, origin, delays = job.params, job.step, job.origin, job.delays
     problem, slices, clock, program = share.problem, share.slices, time.monotonic, job.program or share.program
+
+    if share.listens:
+        problem.hear(job.context)  # type: ignore[attr-defined]
 
     def grad(part: int, block: int) -> Any:
         began, where = clock(), slices[block]

@@ -90,6 +90,7 @@ class Shift:
 
     def work(self, stopped: Callable[[], bool], idle: Callable[[], None] | None = None) -> None:
         """Do what is handed out until `stopped()`, which is asked between tasks. idle: how to wait, by default for `hear`."""
+        self.begin()
         while not stopped():
             if self.next >= 0:
                 self.do(stopped)
@@ -97,6 +98,11 @@ class Shift:
                 idle()
             elif not self._rest():
                 return
+
+    def begin(self) -> None:
+        """Let the problem hear what came with the order."""
+        if self._share.listens:
+            self._share.problem.hear(self.job.context)  # type: ignore[attr-defined]
 
     @property
     def next(self) -> int:

@@ -16,12 +16,12 @@ from ..errors import Invalid
 from ..runtime.estimate import Estimate
 from ..runtime.states import Shortfall
 from ..scheme.stop import Stop
-from .batches import Batches, partitions
 from .blocks import aligned
 from .checks import averages, require_same_again
 from .data import Collate, length, source
 from .info import Info, info_of
 from .layout import trainable
+from .parts import batches_of, partitions
 from .problem import Forward, How, TorchProblem, own_copy, split_batch
 from .scheme import resolve
 from .start import engine_maker, first_layout, in_backward_order, start_master
@@ -35,8 +35,9 @@ class Coded:
     scheme: a code, an expression such as "fractional_repetition(8, s=1)", a plan, "none" (wait for all) or "auto": what
     `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight.
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
-    batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`, see `Batches`.
-    parts: the samples of each partition, where they should not be contiguous. stop, on_shortfall, patience, trace: as for
+    batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. A batch is
+    dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each partition,
+    where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience, trace: as for
     `Master`. callbacks: called with the `Info` of every step.
 
     forward(model, batch) -> (outputs, targets): where a batch is not (inputs, ..., targets). collate: makes a batch of samples.
@@ -90,8 +91,9 @@ class Coded:
         self.model, self.callbacks, self.step, self.seed = model, tuple(callbacks), 0, seed
         size = sum(p.numel() for p in trainable(model).values())
         code, planned = resolve(scheme, workers, latency, size)
-        rows = partitions(length(dataset), parts, code.shares)
-        self.batches = Batches(tuple(map(len, rows)), batch_size, seed, shuffle, drop_last)
+        samples = length(dataset)
+        rows = partitions(samples, parts, code.shares, seed)
+        self.batches = batches_of(samples, rows, code.shares, batch_size, seed, shuffle, drop_last)
         layout = first_layout(model, code, statistics)
         how = How(seed, True, forward, (device,) if isinstance(device, str) else tuple(device), autocast)
         problem = TorchProblem(own_copy(model), loss_fn, source(dataset, rows, collate), layout, self.batches, how)
@@ -149,19 +151,15 @@ class Coded:
 
     def state_dict(self) -> dict[str, Any]:
         """What is needed to go on where this run stands; save it with those of the model and the optimiser."""
-        return {"step": self.step, "seed": self.seed, "code": self.code.name, "batches": self._batching()}
+        return {"step": self.step, "seed": self.seed, "code": self.code.name, "batches": self.batches.describe()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state. Data, batches and seed must be those of the run that saved it; the code may differ."""
-        for name, mine in {"seed": self.seed, "batches": self._batching()}.items():
+        for name, mine in {"seed": self.seed, "batches": self.batches.describe()}.items():
             saved = state.get(name)
             if saved != mine:
                 raise Invalid(f"The saved run has {name}={saved!r}, but this one {mine!r}. Batches would not be the same.")
         self.step = int(state["step"])
-
-    def _batching(self) -> dict[str, Any]:
-        mine = self.batches
-        return {"sizes": list(mine.sizes), "batch": mine.batch, "shuffle": mine.shuffle, "drop_last": mine.drop_last}
 
     def close(self) -> None:
         """End the workers and write what is left of the trace. May be called twice."""

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..errors import Invalid, UnstraggleError
-from .batches import Batches, Draws
-from .data import Columns, Items, moved
+from .batches import Dealt, Draws, Placed
+from .data import Columns, Items, moved, numbers
 from .layout import Layout
 from .seeds import seeded
 from .stages import Staged
@@ -57,7 +57,7 @@ class TorchProblem:
         loss_fn: Callable[[Any, Any], Tensor],
         data: Columns | Items,
         layout: Layout,
-        batches: Batches | Draws,
+        batches: Dealt | Placed | Draws,
         how: How,
         worker: int | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class TorchProblem:
 
     @property
     def k(self) -> int:
-        return len(self.batches.sizes)
+        return self.batches.k
 
     @property
     def dim(self) -> int:
@@ -126,6 +126,10 @@ class TorchProblem:
             batch = self._read(part, places, step)
             loss = self._forward(part, batch, step)
         return self._checked(loss, part, step) * ((len(places) if self.how.mean else 1) * self.batches.scale(part))
+
+    def samples(self, step: int, part: int) -> NDArray[np.int64]:
+        """Which samples of the dataset a partition has in a step; on a worker that has few, which of those."""
+        return numbers(self.data.rows, part, self.batches.rows(step, part))
 
     def where(self, part: int, step: int) -> str:
         """For messages."""
