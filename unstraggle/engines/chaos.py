@@ -17,10 +17,11 @@ from ..errors import Invalid
 from ..problems.base import Problem
 from ..randomness import Seed, generator
 from ..runtime import frame
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..scheme.arrivals import Latency, Resumes, checked
 from ..scheme.code import Code
-from .base import Engine, Processes, Sampled
+from .base import Engine, Processes, Sampled, require_tells
 
 
 class Chaos:
@@ -77,6 +78,7 @@ class Chaos:
 
     def open(self, code: Code) -> None:
         self._code = code
+        require_tells(self.engine, code)
         self.engine.open(code)
 
     def start(self, order: Order) -> None:
@@ -103,6 +105,10 @@ class Chaos:
 
     def clock(self) -> float:
         return self.engine.clock()
+
+    def tell(self, word: Tell) -> None:
+        require_tells(self.engine, self._code)
+        self.engine.tell(word)  # type: ignore[attr-defined]
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self.engine.cancel(round, workers)

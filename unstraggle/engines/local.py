@@ -21,12 +21,13 @@ from ..runtime.events import Finished, Lost
 from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.roster import Roster
+from ..runtime.words import packed as packed_word
 from ..scheme.code import Code
 from ..scheme.program import packed
 from .base import prepared
 from .environment import thread_limits
 from .local_start import FAREWELL, Born, Cradle, end_all, forget, own_modules, places
-from .local_worker import FAILED, FINISHED, NOTE, ORDER, READY, WORD
+from .local_worker import FAILED, FINISHED, NOTE, ORDER, READY
 from .nursery import Nursery
 from .shared import PROGRAM, Area, Board, Letter
 from .starter import Starter
@@ -34,8 +35,8 @@ from .starter import Starter
 log = logging.getLogger("unstraggle")
 
 NOTHING = np.empty(0, np.uint8)
-ATOMIC = 4096
-"""Bytes that a pipe takes whole or not at all."""
+ATOMIC = 4096 // ORDER.size * ORDER.size
+"""Bytes of orders and words that a pipe takes whole or not at all."""
 
 
 @dataclass(eq=False)
@@ -157,8 +158,7 @@ class Local:
     def tell(self, word: Tell) -> None:
         seat = self._seats[word.worker]
         if self._roster.is_ready(word.worker):
-            fields = word.epoch, word.task, word.done, word.counts, word.ticket, word.count
-            self._tell(seat, seat.waiting + WORD.pack(-1 - word.round, *fields))
+            self._tell(seat, seat.waiting + packed_word(word))
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self._board.cancelled[list(workers)] = round

@@ -24,15 +24,13 @@ from ..runtime import frame
 from ..runtime.instructions import Tell
 from ..runtime.serve import Abandoned, Job, Share, Times, run
 from ..runtime.shift import Shift, Shifts
+from ..runtime.words import unpacked as unpacked_word
 from ..scheme.program import Outgoing, unpacked
 from .lifeline import end_with
 from .shared import Area, Board, Fd, Letter
 
 ORDER = struct.Struct("<qqd?3xIQ")
 """round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own, of context."""
-
-WORD = struct.Struct("<qiii?3xii8x")
-"""-1 - round, epoch, task, done, counts, ticket, count: a word to a worker, as long as an order, told from it by its sign."""
 
 NOTE = struct.Struct("<IIqII")
 """kind, worker, round, message or task, epoch: shorter than PIPE_BUF, so that notes of different workers never mix."""
@@ -158,15 +156,13 @@ class Worker:
         """Orders and words, one after the other, until the master has closed or is gone."""
         while size := os.readv(self._orders, self._mail):
             for at in range(0, size, ORDER.size):
-                number, *rest = WORD.unpack_from(self._mail[0], at)
+                number, step, origin, delayed, _, context = ORDER.unpack_from(self._mail[0], at)
                 if number < 0:
-                    epoch, task, done, counts, ticket, count = rest
-                    yield Tell(self.number, -1 - number, epoch, task, done, counts, ticket, count)
-                else:
-                    number, step, origin, delayed, _, context = ORDER.unpack_from(self._mail[0], at)
-                    job = self._job(number, step, origin, delayed)
-                    job.context = self._letter.read(number, context)
-                    yield job
+                    yield unpacked_word(self._mail[0], self.number, at)
+                    continue
+                job = self._job(number, step, origin, delayed)
+                job.context = self._letter.read(number, context)
+                yield job
 
     def wait(self, until: float) -> None:
         """Sleep until then on the monotonic clock, or raise `Abandoned` when a new order comes."""

@@ -14,6 +14,7 @@ import numpy as np
 from ..blocks import block_slices
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem, Restricts, Shares
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Order
 from ..runtime.payload import number_type
 from ..runtime.serve import cut
@@ -114,6 +115,9 @@ class Ray:
 
     def clock(self) -> float:
         return self._hub.clock()
+
+    def tell(self, word: Tell) -> None:
+        self._hub.tell(word)
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self._hub.cancel(round, workers)

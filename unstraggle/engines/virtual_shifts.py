@@ -66,7 +66,9 @@ class VirtualShifts:
             if until is not None and moment > until:
                 break
             if moment == np.inf:
-                raise Invalid(f"{self._code.name}: tasks that never end hold up the round. Use helpers=True, or a finite latency.")
+                raise Invalid(
+                    f"{self._code.name}: tasks that never end hold up the round. Use helpers=True, or a finite latency."
+                )
             self.clock = moment
             found: list[Incoming] = []
             while self._events and self._events[0][0] == moment:

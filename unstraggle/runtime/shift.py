@@ -153,6 +153,7 @@ class Shifts:
     def __init__(self) -> None:
         self._news = threading.Condition()
         self._newest: Shift | None = None
+        self._early: list[Tell] = []
         self._fresh = self._closed = False
 
     def put(self, shift: Shift | None) -> None:
@@ -161,7 +162,10 @@ class Shifts:
             if self._newest is not None:
                 self._newest.end()
             self._newest, self._fresh, self._closed = shift, True, shift is None
+            early, self._early = self._early, []
             self._news.notify_all()
+        for word in early:
+            self.hear(word)
 
     def take(self) -> Shift | None:
         """Wait for the next order; None when there is none any more."""
@@ -171,7 +175,10 @@ class Shifts:
             return self._newest
 
     def hear(self, word: Tell) -> None:
-        """Give a word to the shift that it is for."""
-        shift = self._newest
-        if shift is not None:
-            shift.hear(word)
+        """Give a word to the shift that it is for. An order may come by another way, and later than its first words."""
+        with self._news:
+            shift = self._newest
+            if shift is None or word.round > shift.job.round:
+                self._early = [other for other in self._early if other.round == word.round] + [word]
+                return
+        shift.hear(word)

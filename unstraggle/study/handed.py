@@ -22,7 +22,9 @@ Times = NDArray[np.float64]
 NOTHING = np.empty((0, 0))
 
 
-def handed(code: Code, latency: Any, rounds: int, rng: np.random.Generator, free: Times, carry: bool) -> tuple[Times, Times, Times]:
+def handed(
+    code: Code, latency: Any, rounds: int, rng: np.random.Generator, free: Times, carry: bool
+) -> tuple[Times, Times, Times]:
     """(R,) ends of rounds, (R,) sums sent, and (n,) when workers are free after the last one. free: the same before the first."""
     from .handed_kernel import handed_rounds, in_order_rounds
 

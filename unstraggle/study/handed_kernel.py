@@ -32,7 +32,10 @@ def handed_rounds(seconds, speeds, one_speed, task, work, own, first, others, co
     began, pace = np.empty(n), np.empty(n)
     low, high, since, done = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(count), np.empty(count, np.bool_)
     idle, target, when = np.empty(n, np.bool_), np.empty(n, np.int64), np.empty(n)
-    state, counted = np.empty(n, np.int64), np.empty(n, np.int64)  # state: 0 in a task of an earlier round, 1 of this one, 2 idle
+    state, counted = (
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+    )  # state: 0 in a task of an earlier round, 1 of this one, 2 idle
     offset = free.copy()
     for r in range(rounds):
         for w in range(n):
