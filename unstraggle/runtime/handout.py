@@ -39,15 +39,20 @@ class Handout:
         self._counted: list[list[int]] = [[] for _ in range(code.n)]
         self._epoch, self._ticket, self._damaged = [0] * code.n, [0] * code.n, [0] * code.n
         self._came = [False] * code.n
-        self._tickets = 0
+        self._tickets, self._settling = 0, False
         self._idle: dict[int, tuple[int, float]] = {}  # with what each could help, and from when on
 
     # What the round asks
 
     @property
-    def all_done(self) -> bool:
-        """Whether every partition has been done, by somebody whose sum is here or can be asked for."""
-        return not self._undone
+    def _at_rest(self) -> bool:
+        """Whether it is time for sums: all is done, or, where not all can be, all that can."""
+        return not self._undone or (self._settling and not any(self._queue[worker] for worker in self._here))
+
+    @property
+    def settled(self) -> bool:
+        """Whether all sums are here that still can come."""
+        return self._at_rest and all(self._came[worker] for worker in self._here if self._counted[worker])
 
     @property
     def complete(self) -> bool:
@@ -82,8 +87,10 @@ class Handout:
     # What happens. Each gives the words that follow
 
     def join(self, worker: int, clock: float) -> list[Tell]:
-        """A worker is here, with nothing done."""
+        """A worker is here, with nothing done: a sum of its predecessor could not be added to."""
         words = self.lose(worker, clock)
+        self._came[worker] = False
+        self._forget(worker)
         self._here.add(worker)
         return words if worker in self.busy else words + self._start(worker, clock)
 
@@ -107,13 +114,13 @@ class Handout:
         if counts:
             self._done_by[part] = worker
             self._counted[worker].append(part)
-            self._came[worker] = False
+            self._came[worker], self._ticket[worker] = False, 0  # a sum that is here, or on its way, is without it
             self._undone -= 1
             self._since.pop(part, None)
         words = self._feed(worker, clock, task, counts)
         if counts:
             self._look_again(part)
-        return words if self._undone else words + self._collect()
+        return words + self._collect() if self._at_rest else words
 
     def arrived(self, worker: int) -> None:
         """The sum that was asked for is here."""
@@ -161,8 +168,13 @@ class Handout:
         return min((when for part, when in self._idle.values() if part >= 0), default=None)
 
     def settle(self) -> list[Tell]:
-        """Ask for the sums of what is done, although it is not all."""
-        return self._collect()
+        """Not everything can be done: ask for the sums when those that are here have done what they can."""
+        self._settling = True
+        return self._collect() if self._at_rest else []
+
+    def again(self) -> list[Tell]:
+        """Sums that were asked for may have vanished: ask again."""
+        return self._collect() if self._at_rest else []
 
     # How
 

@@ -286,7 +286,8 @@ class Round:
             return Signal.MET
         nothing = (self._count == self._all and self._handout is None) or not self.pending.any()
         if self.state is State.SETTLING:
-            return Signal.TAKE if nothing or self._overdue() else None
+            settled = nothing or (self._handout is not None and self._handout.settled)
+            return Signal.TAKE if settled or self._overdue() else None
         if nothing or self.stop.hopeless(self):
             return self._short(nothing)
         return Signal.BACK if self.state is State.WAITING else self._late()
@@ -357,8 +358,8 @@ class Round:
         """Messages may have vanished: orders are repeated, or requests for sums."""
         if self._handout is None:
             self._ask(workers)
-        elif self._handout.all_done:
-            self._out += self._handout.settle()
+        else:
+            self._out += self._handout.again()
 
     def _give_up(self) -> None:
         repeated = sorted(self.failures.keys() & self.terms.suspects)

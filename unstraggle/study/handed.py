@@ -40,6 +40,18 @@ def handed(
     return handed_rounds(seconds, speeds, one_speed, *_arrays(code), code.k, *how, free, carry)  # type: ignore[no-any-return]
 
 
+def simulated(code: Code, seconds: Times, carry: bool) -> tuple[Times, Times]:
+    """(R,) ends and sums sent of rounds whose tasks take `seconds` (R, T), one after the other from free workers."""
+    from .handed_kernel import handed_rounds, in_order_rounds
+
+    assert code.handing is not None
+    free = np.zeros(code.n)
+    if code.handing.in_order:
+        return in_order_rounds(seconds, code.tasks.queues, code.tasks.part, code.k, free, carry)[:2]  # type: ignore[no-any-return]
+    how = code.handing.helpers, code.handing.reserve
+    return handed_rounds(seconds, NOTHING, False, *_arrays(code), code.k, *how, free, carry)[:2]  # type: ignore[no-any-return]
+
+
 @lru_cache(maxsize=64)
 def _arrays(code: Code) -> tuple[NDArray[Any], ...]:
     """The table of a code as the kernel wants it."""

@@ -14,6 +14,7 @@ from ..problems import LeastSquares
 from ..randomness import Seed, generator
 from ..runtime.worker import work
 from ..scheme.code import Code
+from ..scheme.program import Program
 
 
 class BrokenCode(UnstraggleError, AssertionError):
@@ -29,14 +30,20 @@ def check_programs(code: Code) -> None:
     """Programs survive pickling, and together they send every message once."""
     sent: list[int] = []
     for worker in range(code.n):
-        program = code.program(worker)
-        try:
-            copy = pickle.loads(pickle.dumps(program))
-        except Exception as error:
-            raise BrokenCode(f"{code.name}: the program of worker {worker} cannot be pickled: {error}") from error
-        require(copy == program, code, f"the program of worker {worker} changes when it is pickled.")
+        program = check_pickled(code, worker)
         work(program, lambda part, block: 1.0, lambda message, payload: sent.append(message.index))
     require(sorted(sent) == list(range(len(code.messages))), code, "the programs do not send every message exactly once.")
+
+
+def check_pickled(code: Code, worker: int) -> Program:
+    """The program of a worker, which survives pickling."""
+    program = code.program(worker)
+    try:
+        copy = pickle.loads(pickle.dumps(program))
+    except Exception as error:
+        raise BrokenCode(f"{code.name}: the program of worker {worker} cannot be pickled: {error}") from error
+    require(copy == program, code, f"the program of worker {worker} changes when it is pickled.")
+    return program
 
 
 Payloads = dict[int, NDArray[np.float64]]
