@@ -232,6 +232,8 @@ class Round:
         """An error of a round that is over is counted; the first of a worker makes it a straggler of this round."""
         if event.round != self.number or self.over:
             self.late += 1
+            if self._handout is not None and not self.over:
+                self._out += self._handout.freed(event.worker, self.clock)
             return
         self.failures.setdefault(event.worker, event.details)
         self._miss(event.worker)
