@@ -76,6 +76,11 @@ class Chaos:
     def sampled(self) -> bool:
         return isinstance(self.engine, Sampled) and self.engine.sampled
 
+    @property
+    def carry(self) -> bool:
+        """Of an engine on a sampled clock."""
+        return bool(getattr(self.engine, "carry", False))
+
     def open(self, code: Code) -> None:
         self._code = code
         require_tells(self.engine, code)

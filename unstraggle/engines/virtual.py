@@ -15,13 +15,15 @@ from ..errors import Invalid
 from ..problems.base import ComputesAll, Listens, Problem
 from ..randomness import Seed, generator
 from ..runtime.events import Dropped, Failed
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.payload import number_type, pack
 from ..runtime.worker import encode
-from ..scheme.arrivals import Latency, Resumes, checked
+from ..scheme.arrivals import Latency, Resumes, checked, task_seconds
 from ..scheme.code import Code
 from ..scheme.program import Outgoing
 from .base import prepared
+from .virtual_shifts import VirtualShifts
 
 
 class Virtual:
@@ -33,8 +35,9 @@ class Virtual:
 
     sampled = True
 
-    def __init__(self, problem: Problem, latency: Latency, rng: Seed = None) -> None:
-        self.problem, self._latency, self._rng = problem, latency, generator(rng)
+    def __init__(self, problem: Problem, latency: Latency, rng: Seed = None, carry: bool = False) -> None:
+        self.problem, self._latency, self._rng, self._carry = problem, latency, generator(rng), carry
+        self._shifts: VirtualShifts | None = None
         self._clock = 0.0
         self._round = -1
         self._opened = False
@@ -45,6 +48,8 @@ class Virtual:
         self.problem = prepared(self.problem, code)
         self._placement, self._opened = code, True
         self._slices = block_slices(self.problem.dim, code.blocks)
+        if code.handing is not None:
+            self._shifts = VirtualShifts(code, self.problem, tuple(self._slices), self._carry)
         self._take_up(code)
 
     def _take_up(self, code: Code) -> None:
@@ -54,6 +59,9 @@ class Virtual:
         self._outgoing.sort(key=lambda message: message.index)
 
     def start(self, order: Order) -> None:
+        if self._shifts is not None:
+            self._shifts.start(replace(order, params=order.params.copy()), self._seconds(order))
+            return
         code = order.code or self._placement
         if code is not self._code:
             self._take_up(code)
@@ -72,6 +80,8 @@ class Virtual:
 
     def next(self, until: float | None) -> list[Incoming]:
         """The messages of the next moment at which any arrives; when none will any more, those that are lost."""
+        if self._shifts is not None:
+            return self._shifts.next(until)
         while self._at < len(self._queue):
             time = float(self._times[self._queue[self._at]])
             if until is not None and time > until:
@@ -97,9 +107,15 @@ class Virtual:
         return same
 
     def clock(self) -> float:
-        return self._clock
+        return self._clock if self._shifts is None else self._shifts.clock
+
+    def tell(self, word: Tell) -> None:
+        assert self._shifts is not None
+        self._shifts.tell(word)
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
+        if self._shifts is not None:
+            return  # who is inside a task stays in it, and the others have nothing to do
         self._silent |= set(workers)
 
     def close(self) -> None:
@@ -110,6 +126,22 @@ class Virtual:
         if round and isinstance(model, Resumes):
             model = model.from_round(round)
         return np.asarray(checked(model.sample(self._code, 1, self._rng), model)[0])
+
+    @property
+    def carry(self) -> bool:
+        """Whether who is inside a task when a round ends stays in it."""
+        return self._carry
+
+    def _seconds(self, order: Order) -> NDArray[np.float64]:
+        """(T,) how long the tasks of a round take that are handed out; a delay is for all that a worker may do."""
+        code = self._code
+        if order.delays is not None:
+            share = code.tasks.work / np.bincount(code.tasks.worker, code.tasks.work)[code.tasks.worker]
+            return np.asarray(order.delays)[code.tasks.worker] * share
+        model: Any = self._latency
+        if order.round and isinstance(model, Resumes):
+            model = model.from_round(order.round)
+        return np.asarray(task_seconds(model, code, 1, self._rng)[0])
 
     def _sent(self, m: int) -> Iterator[Incoming]:
         """A message, or the error of the problem, after which its worker sends nothing more in this round."""

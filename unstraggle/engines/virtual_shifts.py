@@ -47,9 +47,9 @@ class VirtualShifts:
     def start(self, order: Order, seconds: NDArray[np.float64]) -> None:
         """A round begins, or is given again to some. seconds: (T,) of all tasks."""
         if order.workers is None:
-            left = [self._left(worker) for worker in range(len(self._seats))]
-            self.clock, self._seconds, self._events = 0.0, seconds, [event for event in left if event is not None]
+            self._events = self._left() if self._carry else []
             heapq.heapify(self._events)
+            self.clock, self._seconds = 0.0, seconds
             self._seats = [self._seat(order, worker) for worker in range(self._code.n)]
         for worker in order.workers or ():
             self._seats[worker] = self._seat(order, worker)
@@ -81,13 +81,14 @@ class VirtualShifts:
         self.clock = max(self.clock, until)
         return []
 
-    def _left(self, worker: int) -> tuple[float, int, int, Any] | None:
-        """A task of the last round that its worker is still in: it says so when it is done."""
-        seat = self._seats[worker]
-        if seat.task < 0:
-            return None
-        rest = seat.ends - self.clock if self._carry and seat.ends < np.inf else 0.0
-        return rest, worker, next(self._tie), Finished(worker, seat.task, rest, seat.shift.job.round)
+    def _left(self) -> list[tuple[float, int, int, Any]]:
+        """Tasks of rounds before that workers are still in: they say so when these are done. One without end is dropped."""
+        inside = [
+            (seat.ends, worker, seat.task, seat.shift.job.round) for worker, seat in enumerate(self._seats) if seat.task >= 0
+        ]
+        inside += [(ends, worker, old.task, old.round) for ends, worker, _, old in self._events if isinstance(old, Finished)]
+        rests = [(ends - self.clock if ends < np.inf else 0.0, *rest) for ends, *rest in inside]
+        return [(rest, w, next(self._tie), Finished(w, task, rest, number)) for rest, w, task, number in rests]
 
     def _seat(self, order: Order, worker: int) -> Seat:
         job = Job(order.round, order.step, order.params, 0.0, context=order.context)

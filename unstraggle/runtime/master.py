@@ -92,6 +92,7 @@ class Master:
         self._lost: dict[int, bool] = {}
         self._suspects: set[int] = set()
         self._sampled = isinstance(engine, Sampled) and engine.sampled
+        self._forgets = self._sampled and not getattr(engine, "carry", False)
         self._count, self._busy = 0, threading.Lock()
         self._left: float | None = None
         self._busy_workers: tuple[int, ...] = ()
@@ -167,7 +168,7 @@ class Master:
 
     def _learn(self, round: Round) -> None:
         """Keep what the next round must know: who is lost, who failed, and how long a round takes."""
-        self._lost, self._busy_workers = round.lost, round.busy
+        self._lost, self._busy_workers = round.lost, () if self._forgets else round.busy
         self._suspects -= set(self.code.messages.worker[round.got].tolist())
         self._suspects |= round.failures.keys()
         if round.state is State.DONE and round.time is not None:

@@ -67,12 +67,13 @@ def _arrays(code: Code) -> tuple[NDArray[Any], ...]:
 def replayed(code: Code, seconds: Times, carry: bool) -> tuple[Times, Times, Times]:
     """(R,) ends, sums sent and residuals of rounds whose tasks take `seconds` (R, T), event by event through a real `Round`."""
     shifts = VirtualShifts(code, Nothing(code.k), (slice(0, 1),), carry)
-    ended, busy = [], ()
+    ended: list[Round] = []
+    busy: tuple[int, ...] = ()
     for number, row in enumerate(seconds):
         round = Round(code, Recovered(), number, Terms(busy=busy))
         shifts.start(Order(number, number, np.zeros(1)), row)
         _play(round, shifts)
-        busy = round.busy
+        busy = round.busy if carry else ()
         ended.append(round)
     times = np.array([round.time for round in ended])
     return times, np.array([int(round.got.sum()) for round in ended]), np.array([round.decoded.residual for round in ended])

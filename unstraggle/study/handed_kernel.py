@@ -123,6 +123,8 @@ def handed_rounds(seconds, speeds, one_speed, task, work, own, first, others, co
         senders[r] = 0
         for w in range(n):
             senders[r] += counted[w] > 0
+            if state[w] == 1 and ends[w] == clock and length[w] > 1:  # it begins what it has in reserve, for it cannot know yet
+                ends[w] = clock + _lasts(seconds, speeds, one_speed, task, work, r, w, queue[w, 1])
             inside = carry and state[w] < 2 and ends[w] > clock and ends[w] < NEVER
             offset[w] = ends[w] - clock if inside else 0.0
     return times, senders, offset
@@ -189,9 +191,9 @@ def in_order_rounds(seconds, queues, parts, count, free, carry):  # type: ignore
                 sends[by[part]] = True
         senders[r] = sends.sum()
         for w in range(n):
-            clock, left = offset[w], 0.0
+            clock, left = offset[w], offset[w] - times[r]
             for place in range(longest):
-                if queues[w, place] < 0 or clock >= times[r]:
+                if queues[w, place] < 0 or clock > times[r]:
                     break
                 clock += seconds[r, queues[w, place]]
                 left = clock - times[r]
