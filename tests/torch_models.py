@@ -133,3 +133,41 @@ def root_mean_square(outputs, targets):
 def next_token(model, batch):
     """A batch that is one tensor: inputs and targets are its columns."""
     return model(batch[:, :6]), batch[:, 6].long()
+
+
+class Distilled(nn.Module):
+    """A student that follows a frozen teacher, with a temperature in a buffer and a strength in an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(4)
+        self.student, self.teacher = nn.Linear(6, 3), nn.Linear(6, 3).requires_grad_(False)
+        self.register_buffer("temperature", torch.ones(1))
+        self.strength = 1.0
+
+    def forward(self, x):
+        return self.strength * torch.tanh(self.student(x) / self.temperature) - torch.tanh(self.teacher(x))
+
+
+class Counting(nn.Module):
+    """Moves a buffer in every forward pass."""
+
+    def __init__(self, calls):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.register_buffer("calls", calls)
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layer(x)
+
+
+def scaled(model, batch, context):
+    """A forward function that takes what goes with a step."""
+    inputs, targets = batch
+    return model(inputs) / context["temperature"], targets
+
+
+def mean_square(outputs, targets):
+    """Of outputs that are differences already."""
+    return outputs.square().mean()

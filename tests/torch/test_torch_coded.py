@@ -320,7 +320,7 @@ def test_a_worker_gets_the_rows_of_its_partitions_where_they_are_fixed():
         with coded(parts=parts, scheme="uncoded(4)") as run:
             data = run.problem.share(0, [0]).data
             assert len(data.tensors[0]) in (most, most - 1)
-            seen = np.concatenate([run.problem.samples(step, part) for step in range(4) for part in range(4)])
+            seen = np.concatenate([run.problem.which(step, part) for step in range(4) for part in range(4)])
             assert sorted(seen.tolist()) == list(range(50))
             assert run.backward().exact
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import Invalid
 from .problem import TorchProblem
@@ -98,6 +99,30 @@ def _gradient(problem: TorchProblem, part: int) -> Tensor:
     params = [p for p in problem.model.parameters() if p.requires_grad]
     grads = torch.autograd.grad(loss, params, allow_unused=True)
     return torch.cat([loss.detach().reshape(1), *(g.reshape(-1) for g in grads if g is not None)]).double()
+
+
+def takes_context(forward: Any) -> bool:
+    """Whether a forward function wants what goes with a step, as a third argument."""
+    try:
+        inspect.signature(forward).bind(None, None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def require_no_parameters(loss_fn: Any, model: nn.Module) -> None:
+    """Refuse a loss module that would have to be trained: workers compute gradients of the model's parameters only."""
+    own = set(model.parameters())
+    found = [name for name, p in loss_fn.named_parameters() if p.requires_grad and p not in own] if _is_module(loss_fn) else []
+    if found:
+        raise Invalid(
+            f"loss_fn has parameters that require a gradient ({', '.join(found)}), which would not be trained. Put it into the "
+            "model, and let forward(model, batch) compute with it, or freeze them."
+        )
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, nn.Module)
 
 
 def unpicklable(parts: dict[str, Any]) -> str | None:

@@ -17,14 +17,16 @@ from ..runtime.estimate import Estimate
 from ..runtime.states import Shortfall
 from ..scheme.stop import Stop
 from .blocks import aligned
-from .checks import averages, require_same_again
+from .checks import averages, require_no_parameters, require_same_again, takes_context
+from .context import pack
 from .data import Collate, length, source
 from .info import Info, info_of
 from .layout import trainable
 from .parts import batches_of, partitions
-from .problem import Forward, How, TorchProblem, own_copy, split_batch
+from .problem import Forward, How, TorchProblem, own_copy, roots, split_batch
 from .scheme import resolve
-from .start import engine_maker, first_layout, in_backward_order, start_master
+from .start import engine_maker, first_layout, in_backward_order, start_master, with_moved_buffers
+from .watch import Watch
 
 
 class Coded:
@@ -41,6 +43,8 @@ class Coded:
     `Master`. callbacks: called with the `Info` of every step.
 
     forward(model, batch) -> (outputs, targets): where a batch is not (inputs, ..., targets). collate: makes a batch of samples.
+    context: numbers, texts and tensors that go to the workers with every step, as the third argument of a forward that takes
+    one; change them in `run.context`. Frozen parameters, buffers and attributes that you change in the model go by themselves.
     device: of the workers, or several that they share out. autocast: lower precision there, such as torch.bfloat16.
     statistics: "decode" the running statistics of batch normalisation with the gradient, or "discard" them. check: compute a
     few samples before the start, to see that the loss is a sum or mean, that the same seed gives the same numbers, and which
@@ -75,6 +79,7 @@ class Coded:
         seed: int = 0,
         reduction: str | None = None,
         forward: Forward = split_batch,
+        context: Mapping[str, Any] | None = None,
         collate: Collate | None = None,
         device: str | Sequence[str] = "cpu",
         autocast: torch.dtype | None = None,
@@ -95,17 +100,28 @@ class Coded:
         rows = partitions(samples, parts, code.shares, seed)
         self.batches = batches_of(samples, rows, code.shares, batch_size, seed, shuffle, drop_last)
         layout = first_layout(model, code, statistics)
-        how = How(seed, True, forward, (device,) if isinstance(device, str) else tuple(device), autocast)
-        problem = TorchProblem(own_copy(model), loss_fn, source(dataset, rows, collate), layout, self.batches, how)
-        problem.how = replace(how, mean=averages(problem, reduction, check))
+        devices = (device,) if isinstance(device, str) else tuple(device)
+        how = How(seed, True, forward, devices, autocast, takes_context(forward), strict=statistics == "decode")
+        quiet = replace(how, strict=False)  # before the start it is seen what moves
+        require_no_parameters(loss_fn, model)
+        self.context = dict(context or {})
+        problem = TorchProblem(own_copy(model), loss_fn, source(dataset, rows, collate), layout, self.batches, quiet)
+        problem.context = self.context
+        problem.how = replace(quiet, mean=averages(problem, reduction, check))
         self.code, self._unused = code, set[str]()
         if check:
             require_same_again(problem)
+            if statistics == "decode":
+                layout = with_moved_buffers(problem, code)
+                problem = TorchProblem(own_copy(model), loss_fn, problem.data, layout, self.batches, problem.how)
+                problem.context = self.context
         if check or len(code.blocks) > 1:
             layout, self._unused, ends = in_backward_order(problem, code)
             self.code = aligned(code, layout, ends) if ends else code
         self.layout = layout
-        self.problem = TorchProblem(problem.model, loss_fn, problem.data, layout, self.batches, problem.how)
+        how = replace(problem.how, strict=how.strict)
+        self.problem = TorchProblem(own_copy(model), loss_fn, problem.data, layout, self.batches, how)
+        self._watch = Watch(roots(model, loss_fn), {f"model.{name}" for name in layout.statistics})
         self._flat = np.zeros(self.layout.dim, self.layout.dtype)
         self._second: dict[nn.Parameter, Tensor] = {}
         make = engine_maker(engine, dict(engine_options or {}), latency, seed)
@@ -120,7 +136,7 @@ class Coded:
         As with `loss.backward()`, gradients add up until they are zeroed. A step that was skipped leaves them alone. delays:
         (messages,) seconds before which a message may not leave its worker, for experiments.
         """
-        estimate = self.master.gradient(self._params(), self.step, delays=delays)
+        estimate = self.master.gradient(self._params(), self.step, delays=delays, context=self._told())
         samples = self.batches.size(self.step)
         scale = 1 / samples if self.problem.how.mean else 1.0
         loss = scale * float(estimate.gradient[0]) if self.layout.loss and not estimate.skipped else None
@@ -140,6 +156,13 @@ class Coded:
     @property
     def steps_per_epoch(self) -> int:
         return self.batches.steps
+
+    def refresh(self) -> None:
+        """Compare every number of frozen parameters and buffers with what workers have, and send what differs.
+
+        Changes are noticed by themselves, see `Watch`; this is for those of a few numbers of a large tensor by way of `data`.
+        """
+        self._watch.compare(self.problem._roots)
 
     def second(self, optimizer: torch.optim.Optimizer) -> list[Tensor | None] | None:
         """The second track of the last step, for `TwoTrackAdam.step(second=)`; None where the code has one track."""
@@ -185,6 +208,13 @@ class Coded:
         for name, place in self.layout.places.items():
             self._flat[place] = tensors[name].detach().reshape(-1).cpu().numpy()
         return self._flat
+
+    def _told(self) -> bytes:
+        """What goes with the order: what the master has changed in the model, and the values for `forward`."""
+        found = self._watch.look()
+        if self.context:
+            found["values"] = self.context
+        return pack(found) if found else b""
 
     def _fill(self, estimate: Estimate, scale: float) -> None:
         first = torch.from_numpy(estimate.gradient)

@@ -14,12 +14,15 @@ from torch import Tensor, nn
 
 from ..errors import Invalid, UnstraggleError
 from .batches import Dealt, Draws, Placed
+from .buffers import COUNTER, Kept, kept_buffers
+from .context import unpack
 from .data import Columns, Items, moved, numbers
 from .layout import Layout
 from .seeds import seeded
 from .stages import Staged
+from .watch import put
 
-Forward = Callable[[nn.Module, Any], tuple[Any, Any]]
+Forward = Callable[..., Any]
 
 
 def split_batch(model: nn.Module, batch: Any) -> tuple[Any, Any]:
@@ -34,21 +37,27 @@ def split_batch(model: nn.Module, batch: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class How:
-    """How a partition's loss is computed. mean: whether loss_fn averages over the samples (else it adds them up)."""
+    """How a partition's loss is computed. mean: whether loss_fn averages over the samples (else it adds them up).
+
+    told: whether forward takes what goes with a step, as a third argument. strict: refuse a forward pass that moves a buffer
+    which does not travel.
+    """
 
     seed: int
     mean: bool = True
     forward: Forward = split_batch
     devices: tuple[str, ...] = ("cpu",)
     autocast: torch.dtype | None = None
+    told: bool = False
+    strict: bool = False
 
 
 class TorchProblem:
     """The gradient of the loss, summed over the samples of a partition in a step's batch.
 
     Batches, dropout and augmentation are seeded by (seed, step, partition): torch, numpy and random, while samples are read
-    and in the forward pass. Buffers of the model are as the master has them, or had them at the start, before every forward
-    pass: what a partition's gradient is does not depend on what a worker did before.
+    and in the forward pass. Buffers of the model are as the master has them before every forward pass: what a partition's
+    gradient is does not depend on what a worker did before.
     """
 
     def __init__(
@@ -63,6 +72,7 @@ class TorchProblem:
     ) -> None:
         self.model, self.loss_fn, self.data = model, loss_fn, data
         self.layout, self.batches, self.how, self.worker = layout, batches, how, worker
+        self.context: dict[str, Any] = {}
         self._ready = False
 
     @property
@@ -86,6 +96,22 @@ class TorchProblem:
     def only(self, parts: Iterable[int]) -> TorchProblem:
         """The same with some partitions."""
         return TorchProblem(self.model, self.loss_fn, self.data.only(parts), self.layout, self.batches, self.how, self.worker)
+
+    def hear(self, context: bytes) -> None:
+        """Take what the master has changed in the model, and the values for `forward`."""
+        found = unpack(context)
+        self.context = found.get("values", {})
+        if "tensors" not in found and "attributes" not in found:
+            return
+        self._open()
+        put(self._roots, found)
+        for kept in self._constant:
+            if f"model.{kept.name}" in found.get("tensors", {}):
+                kept.keep()
+
+    @property
+    def _roots(self) -> dict[str, nn.Module]:
+        return roots(self.model, self.loss_fn)
 
     def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> Any:
         """(dim,) the loss, what changed in the statistics, and the gradient; or the coordinates `where` of it.
@@ -127,9 +153,15 @@ class TorchProblem:
             loss = self._forward(part, batch, step)
         return self._checked(loss, part, step) * ((len(places) if self.how.mean else 1) * self.batches.scale(part))
 
-    def samples(self, step: int, part: int) -> NDArray[np.int64]:
+    def which(self, step: int, part: int) -> NDArray[np.int64]:
         """Which samples of the dataset a partition has in a step; on a worker that has few, which of those."""
         return numbers(self.data.rows, part, self.batches.rows(step, part))
+
+    def moved_buffers(self, part: int, piece: slice) -> list[Kept]:
+        """Buffers that a forward pass changes, but for those that travel and for the counters of batch normalisation."""
+        with torch.no_grad():
+            self.loss(part, 0, piece)
+        return [kept for kept in self._constant if kept.key != COUNTER and kept.differs()]
 
     def where(self, part: int, step: int) -> str:
         """For messages."""
@@ -150,18 +182,17 @@ class TorchProblem:
         if isinstance(self.loss_fn, nn.Module):
             self.loss_fn.to(self._device)
         everything = self.layout.tensors(self.model)
-        kept = {name: everything.pop(name) for name in self.layout.statistics}
-        self._params: dict[str, Tensor] = everything
-        self._statistics: dict[str, Tensor] = kept
-        self._flat = torch.zeros(self.dim, dtype=next(iter(everything.values())).dtype, device=self._device)
+        buffers = kept_buffers(self.model)
+        self._statistics: dict[str, Kept] = {one.name: one for one in buffers if one.name in self.layout.statistics}
+        self._constant: list[Kept] = [one for one in buffers if one.name not in self._statistics]
+        self._params: dict[str, Tensor] = {name: everything[name] for name in self.layout.names}
+        self._flat = torch.zeros(self.dim, dtype=next(iter(self._params.values())).dtype, device=self._device)
         for name, tensor in self.layout.tensors(self.model).items():
             self._flat[self.layout.places[name]] = tensor.detach().reshape(-1)
-        for name, p in everything.items():
+        for name, p in self._params.items():
             p.grad = None
             if self._device.type == "cpu":
                 p.data = self._flat[self.layout.places[name]].view(p.shape)
-        buffers = dict(self.model.named_buffers())
-        self._constant = [(b, b.detach().clone(), b._version) for name, b in buffers.items() if name not in kept]
         self._loaded: Any = None
         self._staged: dict[int, Staged] = {}
         self._ready = True
@@ -180,21 +211,28 @@ class TorchProblem:
                 p.data.copy_(self._flat[self.layout.places[name]].view(p.shape))
 
     def _reset(self) -> None:
-        """Buffers as they were, so that a forward pass does not depend on those before it.
+        """Buffers as the master has them, so that a forward pass does not depend on those before it."""
+        for name, kept in self._statistics.items():
+            kept.value = self._flat[self.layout.places[name]].view(kept.tensor.shape)
+            kept.version = -1
+            kept.reset()
+        for kept in self._constant:
+            kept.reset()
 
-        By way of `data`: graphs of other partitions that wait for their next block may hold these buffers.
-        """
-        for name, buffer in self._statistics.items():
-            buffer.data.copy_(self._flat[self.layout.places[name]].view(buffer.shape))
-        for buffer, value, version in self._constant:
-            if buffer._version != version:
-                buffer.data.copy_(value)
+    def _require_still(self, part: int, step: int) -> None:
+        """Refuse a forward pass that moves a buffer which does not travel: it would be lost."""
+        moved = [kept for kept in self._constant if kept.key != COUNTER and kept.moved() and kept.differs()]
+        if moved:
+            raise Invalid(
+                f"{self.where(part, step)}: the forward pass moves the buffer {moved[0].name}, and workers forget that. With "
+                'check=True such buffers are found and travel with the gradient; statistics="discard" leaves them as they are.'
+            )
 
     def _head(self, loss: Tensor) -> Tensor:
         """(head,) the loss, and by how much the forward pass changed the statistics."""
         parts = [loss.detach().reshape(1)] if self.layout.loss else []
-        for name, buffer in self._statistics.items():
-            parts.append(buffer.detach().reshape(-1) - self._flat[self.layout.places[name]])
+        for name, kept in self._statistics.items():
+            parts.append(kept.now.detach().reshape(-1) - self._flat[self.layout.places[name]])
         return torch.cat([part.to(self._flat.dtype) for part in parts]) if parts else self._flat[:0]
 
     def _stages(self, part: int, step: int) -> Staged:
@@ -225,7 +263,11 @@ class TorchProblem:
         self._reset()
         try:
             with torch.autocast(self._device.type, self.how.autocast, enabled=self.how.autocast is not None):
-                return self.loss_fn(*self.how.forward(self.model, batch))
+                told = (self.context,) if self.how.told else ()
+                loss = self.loss_fn(*self.how.forward(self.model, batch, *told))
+            if self.how.strict:
+                self._require_still(part, step)
+            return loss
         except UnstraggleError:
             raise
         except Exception as error:
@@ -248,7 +290,12 @@ class TorchProblem:
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("loss_fn", "data", "layout", "batches", "how", "worker")
-        return {**{name: getattr(self, name) for name in names}, "model": own_copy(self.model), "_ready": False}
+        return {**{name: getattr(self, name) for name in names}, "model": own_copy(self.model), "context": {}, "_ready": False}
+
+
+def roots(model: nn.Module, loss_fn: Any) -> dict[str, nn.Module]:
+    """The modules that workers have, by name."""
+    return {"model": model, "loss": loss_fn} if isinstance(loss_fn, nn.Module) else {"model": model}
 
 
 def own_copy(model: nn.Module) -> nn.Module:
