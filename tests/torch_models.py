@@ -130,6 +130,35 @@ def root_mean_square(outputs, targets):
     return (outputs - nn.functional.one_hot(targets, 3)).square().mean().sqrt()
 
 
+def weighted_mean(outputs, targets):
+    """A mean over weights of the classes."""
+    return nn.functional.cross_entropy(outputs, targets, torch.tensor([1.0, 5.0, 0.1]))
+
+
+def tokens_mean(model, batch):
+    """The loss itself, a mean over tokens of which some are padding, with its denominator and how many are right."""
+    outputs, targets = model(batch[0]).reshape(-1, 2, 3), batch[1]
+    counted = targets >= 0
+    total = nn.functional.cross_entropy(outputs[counted], targets[counted], reduction="sum")
+    return total, counted.sum(), {"right": (outputs[counted].argmax(-1) == targets[counted]).sum(), "tokens": counted.sum()}
+
+
+def tokens_wrongly(model, batch):
+    """The same without its denominator: a mean of means."""
+    total, tokens, _ = tokens_mean(model, batch)
+    return total / tokens
+
+
+def contrast(outputs, targets):
+    """InfoNCE: every sample is compared with the others."""
+    return nn.functional.cross_entropy(outputs @ outputs.T, torch.arange(len(outputs)))
+
+
+def noisy_square(outputs, targets):
+    """A sum, with noise in every mode."""
+    return (outputs + torch.randn_like(outputs)).square().sum()
+
+
 def next_token(model, batch):
     """A batch that is one tensor: inputs and targets are its columns."""
     return model(batch[:, :6]), batch[:, 6].long()

@@ -22,7 +22,19 @@ from unstraggle.torch.parts import partitions
 from unstraggle.torch.problem import TorchProblem, seeded
 
 from .. import torch_models
-from ..torch_models import FailsAt, Noisy, Residual, Tied, Unpicklable, Unseeded, half_square, mlp, root_mean_square, table
+from ..torch_models import (
+    FailsAt,
+    Noisy,
+    Residual,
+    Tied,
+    Unpicklable,
+    Unseeded,
+    half_square,
+    mlp,
+    root_mean_square,
+    table,
+    weighted_mean,
+)
 
 EXACT = (
     "uncoded(4)",
@@ -150,6 +162,7 @@ def test_a_slow_optimiser_shows_in_the_wall_clock_and_not_in_the_wait():
         "loss",
         "samples",
         "epoch",
+        "metrics",
     }
 
 
@@ -198,7 +211,7 @@ def test_tied_frozen_and_unused_parameters():
     model, data = Tied(), table()
     other = copy.deepcopy(model)
     with coded(model, data=data, scheme="cyclic_repetition(4, s=2)") as run:
-        assert run.layout.dim == 1 + 36 + 42 + 42
+        assert run.layout.dim == 2 + 36 + 42 + 42
         assert run.layout.names[-1] == "unused.weight" or run.layout.names[-1] == "unused.bias"
         run.backward()
         alone(run, other, data, 0)
@@ -520,7 +533,7 @@ def test_a_state_of_other_batches_is_refused():
 # Errors
 
 
-@pytest.mark.parametrize("loss_fn", [root_mean_square, nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 0.1]))])
+@pytest.mark.parametrize("loss_fn", [root_mean_square, weighted_mean])
 def test_a_loss_that_is_no_sum_or_mean_over_samples(loss_fn):
     with pytest.raises(Invalid, match=r"Step 0, partition 0, before the start: .*neither the sum nor mean"):
         coded(loss_fn=loss_fn)
@@ -535,7 +548,7 @@ def test_reductions_are_found_or_declared():
         assert not run.problem.how.mean
     with pytest.raises(Invalid, match="is a sum over the samples"):
         coded(loss_fn=half_square, reduction="mean")
-    with pytest.raises(Invalid, match='"mean" or "sum"'):
+    with pytest.raises(Invalid, match='"mean", "sum" or "ratio"'):
         coded(reduction="none")
     with pytest.raises(Invalid, match=r"must be one number, but has shape"):
         coded(loss_fn=nn.CrossEntropyLoss(reduction="none"))

@@ -17,15 +17,16 @@ from ..runtime.estimate import Estimate
 from ..runtime.states import Shortfall
 from ..scheme.stop import Stop
 from .blocks import aligned
-from .checks import averages, require_no_parameters, require_same_again, takes_context
+from .checks import reduction_of, require_forward, require_no_parameters, require_same_again, takes_context
 from .context import pack
 from .data import Collate, length, source
 from .info import Info, info_of
-from .layout import trainable
+from .layout import Layout, trainable
+from .outcome import weighs
 from .parts import batches_of, partitions
 from .problem import Forward, How, TorchProblem, own_copy, roots, split_batch
 from .scheme import resolve
-from .start import engine_maker, first_layout, in_backward_order, start_master, with_moved_buffers
+from .start import engine_maker, first_layout, in_backward_order, start_master, with_moved_buffers, with_sums
 from .watch import Watch
 
 
@@ -33,7 +34,8 @@ class Coded:
     """`backward()` fills `p.grad` with the gradient of the loss over the step's whole batch, as `loss.backward()` would.
 
     model: any module; its trainable parameters must all be float32 or float64. loss_fn(outputs, targets): one number, the
-    mean or the sum over the samples. dataset: a `TensorDataset`, a tuple of tensors, or anything with a length and items.
+    mean or the sum over the samples, or (sum, denominator), and behind that a dictionary of sums for `info.metrics`, if any;
+    None where forward gives the loss. dataset: a `TensorDataset`, a tuple of tensors, or anything with a length and items.
     scheme: a code, an expression such as "fractional_repetition(8, s=1)", a plan, "none" (wait for all) or "auto": what
     `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight.
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
@@ -64,7 +66,7 @@ class Coded:
     def __init__(
         self,
         model: nn.Module,
-        loss_fn: Callable[[Any, Any], Tensor],
+        loss_fn: Callable[[Any, Any], Any] | None,
         dataset: Any,
         *,
         scheme: Any = "auto",
@@ -101,26 +103,31 @@ class Coded:
         self.batches = batches_of(samples, rows, code.shares, batch_size, seed, shuffle, drop_last)
         layout = first_layout(model, code, statistics)
         devices = (device,) if isinstance(device, str) else tuple(device)
-        how = How(seed, True, forward, devices, autocast, takes_context(forward), strict=statistics == "decode")
-        quiet = replace(how, strict=False)  # before the start it is seen what moves
+        told, split = takes_context(forward), weighs(loss_fn) and layout.loss
+        how = How(seed, True, forward, devices, autocast, told, split=split)
         require_no_parameters(loss_fn, model)
-        self.context = dict(context or {})
-        problem = TorchProblem(own_copy(model), loss_fn, source(dataset, rows, collate), layout, self.batches, quiet)
-        problem.context = self.context
-        problem.how = replace(quiet, mean=averages(problem, reduction, check))
+        require_forward(loss_fn, forward is split_batch)
+        self.context, data = dict(context or {}), source(dataset, rows, collate)
+
+        def made(layout: Layout, how: How) -> TorchProblem:
+            """The problem, with a model as it is now: checks may have moved that of an earlier one."""
+            problem = TorchProblem(own_copy(model), loss_fn, data, layout, self.batches, how)
+            problem.context = self.context
+            return problem
+
+        found = reduction_of(made(layout, how), reduction, check)
+        how = replace(how, mean=found.reduction == "mean", ratio=found.reduction == "ratio")
+        layout = with_sums(layout, found, code)
         self.code, self._unused = code, set[str]()
         if check:
-            require_same_again(problem)
-            if statistics == "decode":
-                layout = with_moved_buffers(problem, code)
-                problem = TorchProblem(own_copy(model), loss_fn, problem.data, layout, self.batches, problem.how)
-                problem.context = self.context
+            require_same_again(made(layout, how))
+            layout = with_moved_buffers(made(layout, how), code) if statistics == "decode" else layout
         if check or len(code.blocks) > 1:
+            problem = made(layout, how)
             layout, self._unused, ends = in_backward_order(problem, code)
             self.code = aligned(code, layout, ends) if ends else code
         self.layout = layout
-        how = replace(problem.how, strict=how.strict)
-        self.problem = TorchProblem(own_copy(model), loss_fn, problem.data, layout, self.batches, how)
+        self.problem = made(layout, replace(how, strict=True, still=statistics == "decode"))
         self._watch = Watch(roots(model, loss_fn), {f"model.{name}" for name in layout.statistics})
         self._flat = np.zeros(self.layout.dim, self.layout.dtype)
         self._second: dict[nn.Parameter, Tensor] = {}
@@ -138,11 +145,11 @@ class Coded:
         """
         estimate = self.master.gradient(self._params(), self.step, delays=delays, context=self._told())
         samples = self.batches.size(self.step)
-        scale = 1 / samples if self.problem.how.mean else 1.0
+        scale = self._scale(estimate, samples)
         loss = scale * float(estimate.gradient[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:
             self._fill(estimate, scale)
-        info = info_of(estimate, self.epoch, samples, loss)
+        info = info_of(estimate, self.epoch, samples, loss, self._metrics(estimate))
         self.step += 1
         for call in self.callbacks:
             call(info)
@@ -208,6 +215,25 @@ class Coded:
         for name, place in self.layout.places.items():
             self._flat[place] = tensors[name].detach().reshape(-1).cpu().numpy()
         return self._flat
+
+    def _scale(self, estimate: Estimate, samples: int) -> float:
+        """By what decoded sums are multiplied: one over the samples of a mean, or over the denominators that were decoded."""
+        if not self.layout.ratio or estimate.skipped:
+            return 1 / samples if self.problem.how.mean else 1.0
+        total = float(estimate.gradient[1])
+        if not total > 0:
+            raise Invalid(
+                f"Step {self.step}: the denominators of the loss add up to {total:g}, but must to more than 0. Is everything "
+                "ignored in this batch?"
+            )
+        return 1 / total
+
+    def _metrics(self, estimate: Estimate) -> dict[str, float]:
+        """Sums over the batch, by name."""
+        if estimate.skipped:
+            return {}
+        end = self.layout.sums
+        return dict(zip(self.layout.metrics, estimate.gradient[end - len(self.layout.metrics) : end].tolist(), strict=True))
 
     def _told(self) -> bytes:
         """What goes with the order: what the master has changed in the model, and the values for `forward`."""

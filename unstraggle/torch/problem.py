@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +17,9 @@ from ..errors import Invalid, UnstraggleError
 from .batches import Dealt, Draws, Placed
 from .buffers import COUNTER, Kept, kept_buffers
 from .context import unpack
-from .data import Columns, Items, moved, numbers
+from .data import Columns, Items, Reader, moved, numbers
 from .layout import Layout
+from .outcome import Outcome, outcome_of
 from .seeds import seeded
 from .stages import Staged
 from .watch import put
@@ -39,8 +41,9 @@ def split_batch(model: nn.Module, batch: Any) -> tuple[Any, Any]:
 class How:
     """How a partition's loss is computed. mean: whether loss_fn averages over the samples (else it adds them up).
 
-    told: whether forward takes what goes with a step, as a third argument. strict: refuse a forward pass that moves a buffer
-    which does not travel.
+    ratio: it gives (sum, denominator). split: it is one of torch's, and is taken apart into these.
+    told: whether forward takes what goes with a step, as a third argument. strict: refuse what was not seen before the start.
+    still: refuse a forward pass that moves a buffer which does not travel.
     """
 
     seed: int
@@ -50,6 +53,9 @@ class How:
     autocast: torch.dtype | None = None
     told: bool = False
     strict: bool = False
+    still: bool = False
+    ratio: bool = False
+    split: bool = False
 
 
 class TorchProblem:
@@ -63,7 +69,7 @@ class TorchProblem:
     def __init__(
         self,
         model: nn.Module,
-        loss_fn: Callable[[Any, Any], Tensor],
+        loss_fn: Callable[[Any, Any], Any] | None,
         data: Columns | Items,
         layout: Layout,
         batches: Dealt | Placed | Draws,
@@ -135,23 +141,37 @@ class TorchProblem:
         for name, p in self._params.items():
             p.grad = flat[self.layout.places[name]].view(p.shape)
         with torch.enable_grad():
-            loss = self.loss(part, step)
-            if loss is not None:
-                flat[: self.layout.head] += coef * self._head(loss)
-                (coef * loss).backward()  # type: ignore[no-untyped-call]
+            found = self.outcome(part, step)
+            if found is not None:
+                flat[: self.layout.head] += coef * self._head(found)
+                if found.loss.requires_grad:  # not where nothing counts, as where all targets are ignored
+                    (coef * found.loss).backward()  # type: ignore[no-untyped-call]
         self._drop_grads()
         return total
 
     def loss(self, part: int, step: int, piece: slice = slice(None)) -> Tensor | None:
         """The loss summed over a partition's samples of a step, or a piece of them; None where it has none in this step."""
+        found = self.outcome(part, step, piece)
+        return None if found is None else found.loss
+
+    def outcome(self, part: int, step: int, piece: slice = slice(None)) -> Outcome | None:
+        """The loss and what else is added up, over a partition's samples of a step; None where it has none in this step."""
         self._open()
         places = self.batches.rows(step, part)[piece]
         if not len(places):
             return None
         with seeded((self.how.seed, step, part), self._device):
             batch = self._read(part, places, step)
-            loss = self._forward(part, batch, step)
-        return self._checked(loss, part, step) * ((len(places) if self.how.mean else 1) * self.batches.scale(part))
+            found = self._forward(part, batch, step)
+        times = self.batches.scale(part) * (len(places) if self.how.mean and not self.how.ratio else 1)
+        return replace(found, loss=self._checked(found.loss, part, step) * times)
+
+    def evaluate(self, part: int, batch: Any, seed: int) -> Outcome:
+        """What the forward pass says of a batch, before the start."""
+        self._open()
+        with torch.no_grad(), seeded((seed,), self._device):
+            found = self._forward(part, moved(batch, self._device), 0)
+        return replace(found, loss=self._checked(found.loss, part, 0))
 
     def which(self, step: int, part: int) -> NDArray[np.int64]:
         """Which samples of the dataset a partition has in a step; on a worker that has few, which of those."""
@@ -228,18 +248,28 @@ class TorchProblem:
                 'check=True such buffers are found and travel with the gradient; statistics="discard" leaves them as they are.'
             )
 
-    def _head(self, loss: Tensor) -> Tensor:
-        """(head,) the loss, and by how much the forward pass changed the statistics."""
-        parts = [loss.detach().reshape(1)] if self.layout.loss else []
+    def _head(self, found: Outcome) -> Tensor:
+        """(head,) the loss, its denominator, metrics, and by how much the forward pass changed the statistics."""
+        parts = [found.loss.detach().reshape(1)] if self.layout.loss else []
+        if self.layout.ratio:
+            assert found.denominator is not None
+            parts.append(found.denominator.detach().reshape(1))
+        parts += [torch.as_tensor(found.metrics.get(name, 0.0)).detach().reshape(1) for name in self.layout.metrics]
         for name, kept in self._statistics.items():
             parts.append(kept.now.detach().reshape(-1) - self._flat[self.layout.places[name]])
-        return torch.cat([part.to(self._flat.dtype) for part in parts]) if parts else self._flat[:0]
+        return torch.cat([part.to(self._flat) for part in parts]) if parts else self._flat[:0]
 
     def _stages(self, part: int, step: int) -> Staged:
         with torch.enable_grad():
-            loss = self.loss(part, step)
-        head = torch.zeros_like(self._flat[: self.layout.head]) if loss is None else self._head(loss)
-        return Staged(loss, head, list(self._params.values()), self.layout, lambda: self._stages(part, step))
+            found = self.outcome(part, step)
+        head = torch.zeros_like(self._flat[: self.layout.head]) if found is None else self._head(found)
+        return Staged(
+            None if found is None else found.loss,
+            head,
+            list(self._params.values()),
+            self.layout,
+            lambda: self._stages(part, step),
+        )
 
     def _zeros(self) -> Any:
         if self._device.type == "cpu":
@@ -251,29 +281,55 @@ class TorchProblem:
             p.grad = None
 
     def _read(self, part: int, places: NDArray[np.int64], step: int) -> Any:
-        try:
+        with self._reading(part, step):
             return moved(self.data.read(part, places), self._device)
+
+    def reader(self, part: int, places: NDArray[np.int64]) -> Reader:
+        """Samples that are read once, before the start."""
+        with self._reading(part, 0):
+            return self.data.reader(part, places)
+
+    @contextlib.contextmanager
+    def _reading(self, part: int, step: int) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:
             raise Invalid(
                 f"{self.where(part, step)}: the samples cannot be read: {type(error).__name__}: {_one_line(error)}. "
                 "Every worker needs the dataset, and its files in the same place."
             ) from error
 
-    def _forward(self, part: int, batch: Any, step: int) -> Any:
+    def _forward(self, part: int, batch: Any, step: int) -> Outcome:
         self._reset()
         try:
             with torch.autocast(self._device.type, self.how.autocast, enabled=self.how.autocast is not None):
                 told = (self.context,) if self.how.told else ()
-                loss = self.loss_fn(*self.how.forward(self.model, batch, *told))
-            if self.how.strict:
+                found = outcome_of(self.loss_fn, self.how.forward(self.model, batch, *told), self.how.split)
+            if self.how.still:
                 self._require_still(part, step)
-            return loss
+            if self.how.strict:
+                self._require_declared(found, part, step)
+            return found
         except UnstraggleError:
             raise
         except Exception as error:
             raise UnstraggleError(
                 f"{self.where(part, step)}: the forward pass or the loss failed: {type(error).__name__}: {_one_line(error)}"
             ) from error
+
+    def _require_declared(self, found: Outcome, part: int, step: int) -> None:
+        """Refuse what has no place in the vector that travels."""
+        if (found.denominator is not None) != self.how.ratio:
+            raise Invalid(
+                f"{self.where(part, step)}: the loss is (sum, denominator) in some steps only, or that was not seen before the "
+                'start. Always give both, with check=True or reduction="ratio".'
+            )
+        new = found.metrics.keys() - set(self.layout.metrics)
+        if new and self.layout.loss:
+            raise Invalid(
+                f"{self.where(part, step)}: the metric {sorted(new)[0]} was not seen before the start. Give all metrics "
+                "always, with check=True."
+            )
 
     def _checked(self, loss: Any, part: int, step: int) -> Tensor:
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
