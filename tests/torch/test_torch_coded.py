@@ -463,6 +463,28 @@ def test_a_step_that_is_skipped_leaves_gradients_alone():
     assert all(p.grad is None for p in model.parameters())
 
 
+def test_a_launcher_of_several_processes_is_refused(monkeypatch):
+    for size, rank in (("WORLD_SIZE", "RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE",) * 2):
+        with monkeypatch.context() as started:
+            started.setenv(size, "3")
+            started.setenv(rank, "0" if rank != size else "3")
+            if rank == size:
+                started.setenv("OMPI_COMM_WORLD_RANK", "1")
+            with pytest.raises(Invalid, match=f"started 3 times .{size}=3"):
+                coded(engine="local")
+            started.setenv(size, "1")
+            with coded(engine=lambda problem: us.engines.Virtual(problem, ShiftedExponential(rate=1.0), rng=0)) as run:
+                assert run.backward().exact
+
+
+def test_an_older_trace_is_replaced_unless_told(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    for append, rounds in ((False, 2), (False, 2), (True, 4)):
+        with coded(trace=path, append=append) as run:
+            run.backward(), run.backward()
+        assert len(us.trace.read(path)) == rounds
+
+
 # Workers die, runs go on
 
 

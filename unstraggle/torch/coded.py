@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from .checks import reduction_of, require_forward, require_no_parameters, requir
 from .context import pack
 from .data import Collate, length, source
 from .info import Info, info_of
+from .launch import require_one_master
 from .layout import Layout, trainable
 from .outcome import weighs
 from .parts import batches_of, partitions
@@ -42,7 +44,7 @@ class Coded:
     batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. A batch is
     dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each partition,
     where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience, trace: as for
-    `Master`. callbacks: called with the `Info` of every step.
+    `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of every step.
 
     forward(model, batch) -> (outputs, targets): where a batch is not (inputs, ..., targets). collate: makes a batch of samples.
     context: numbers, texts and tensors that go to the workers with every step, as the third argument of a forward that takes
@@ -90,11 +92,13 @@ class Coded:
         on_shortfall: Shortfall = "wait",
         patience: float | None = None,
         trace: Any = None,
+        append: bool = False,
         callbacks: Sequence[Callable[[Info], None]] = (),
         check: bool = True,
     ) -> None:
         if not isinstance(seed, int) or seed < 0:
             raise Invalid(f"seed is a whole number >= 0, but got {seed!r}.")
+        require_one_master(engine)
         self.model, self.callbacks, self.step, self.seed = model, tuple(callbacks), 0, seed
         size = sum(p.numel() for p in trainable(model).values())
         code, planned = resolve(scheme, workers, latency, size)
@@ -134,6 +138,10 @@ class Coded:
         make = engine_maker(engine, dict(engine_options or {}), latency, seed)
         how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "trace": trace}
         self.master = start_master(self.code, self.problem, make, stop or planned, how_to_go_on)
+        if trace is not None and not append:
+            Path(trace).unlink(
+                missing_ok=True
+            )  # now that workers are there: rounds of another run would be taken for this one's
 
     # A step
 
