@@ -37,6 +37,9 @@ class Epochs:
         """Steps of an epoch."""
         return self.samples // self.batch if self.drop_last else -(-self.samples // self.batch)
 
+    def epoch_of(self, step: int) -> int:
+        return step // self.steps
+
     def scale(self, part: int) -> float:
         """By what the sum over a partition's samples of a step is multiplied: they count for themselves."""
         return 1.0

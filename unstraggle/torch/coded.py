@@ -11,12 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from ..engines.base import Engine
 from ..errors import Invalid
 from ..runtime.estimate import Estimate
 from ..runtime.states import Shortfall
 from ..scheme.stop import Stop
+from .batches import Dealt, Placed
 from .blocks import aligned
 from .checks import reduction_of, require_forward, require_no_parameters, require_same_again, takes_context
 from .context import pack
@@ -27,6 +29,7 @@ from .layout import Layout, trainable
 from .outcome import weighs
 from .parts import batches_of, partitions
 from .problem import Forward, How, TorchProblem, own_copy, roots, split_batch
+from .samplers import Sampled, taken_apart
 from .scheme import resolve
 from .start import engine_maker, first_layout, in_backward_order, start_master, with_moved_buffers, with_sums
 from .watch import Watch
@@ -41,7 +44,8 @@ class Coded:
     scheme: a code, an expression such as "fractional_repetition(8, s=1)", a plan, "none" (wait for all) or "auto": what
     `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight.
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
-    batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. A batch is
+    batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. batches: a
+    sampler or batch sampler of your own, see `Sampled`; a `DataLoader` in place of the dataset says all of that. A batch is
     dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each partition,
     where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience, trace: as for
     `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of every step.
@@ -78,6 +82,7 @@ class Coded:
         engine_options: Mapping[str, Any] | None = None,
         latency: Any = None,
         batch_size: int | None = None,
+        batches: Any = None,
         shuffle: bool = True,
         drop_last: bool = False,
         seed: int = 0,
@@ -102,9 +107,19 @@ class Coded:
         self.model, self.callbacks, self.step, self.seed = model, tuple(callbacks), 0, seed
         size = sum(p.numel() for p in trainable(model).values())
         code, planned = resolve(scheme, workers, latency, size)
+        loader = dataset if isinstance(dataset, DataLoader) else None
+        if loader is not None:
+            found_there = taken_apart(loader, {"batch_size": batch_size, "batches": batches, "collate": collate})
+            dataset, batches, collate = found_there.values()
         samples = length(dataset)
         rows = partitions(samples, parts, code.shares, seed)
-        self.batches = batches_of(samples, rows, code.shares, batch_size, seed, shuffle, drop_last)
+        self.batches: Dealt | Placed | Sampled
+        if batches is None:
+            self.batches = batches_of(samples, rows, code.shares, batch_size, seed, shuffle, drop_last)
+        elif rows is None:
+            self.batches = Sampled(batches, samples, code.shares, batch_size, drop_last, loader)
+        else:
+            raise Invalid("batches= draws from all samples, so every worker needs them all. Leave out parts=.")
         layout = first_layout(model, code, statistics)
         devices = (device,) if isinstance(device, str) else tuple(device)
         told, split = takes_context(forward), weighs(loss_fn) and layout.loss
@@ -165,8 +180,8 @@ class Coded:
 
     @property
     def epoch(self) -> int:
-        """Of the next step."""
-        return self.step // self.batches.steps
+        """Of the next step; with a sampler of one's own, of the last one."""
+        return self.batches.epoch_of(self.step)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -189,7 +204,8 @@ class Coded:
 
     def state_dict(self) -> dict[str, Any]:
         """What is needed to go on where this run stands; save it with those of the model and the optimiser."""
-        return {"step": self.step, "seed": self.seed, "code": self.code.name, "batches": self.batches.describe()}
+        state = {"step": self.step, "seed": self.seed, "code": self.code.name, "batches": self.batches.describe()}
+        return {**state, "sampler": self.batches.state()} if isinstance(self.batches, Sampled) else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state. Data, batches and seed must be those of the run that saved it; the code may differ."""
@@ -198,6 +214,8 @@ class Coded:
             if saved != mine:
                 raise Invalid(f"The saved run has {name}={saved!r}, but this one {mine!r}. Batches would not be the same.")
         self.step = int(state["step"])
+        if isinstance(self.batches, Sampled):
+            self.batches.load(state.get("sampler", {}))
 
     def close(self) -> None:
         """End the workers and write what is left of the trace. May be called twice."""
@@ -246,6 +264,8 @@ class Coded:
     def _told(self) -> bytes:
         """What goes with the order: what the master has changed in the model, and the values for `forward`."""
         found = self._watch.look()
+        if isinstance(self.batches, Sampled):
+            found["rows"] = self.batches.draw(self.step)
         if self.context:
             found["values"] = self.context
         return pack(found) if found else b""

@@ -20,6 +20,7 @@ from .context import unpack
 from .data import Columns, Items, Reader, moved, numbers
 from .layout import Layout
 from .outcome import Outcome, outcome_of
+from .samplers import Sampled
 from .seeds import seeded
 from .stages import Staged
 from .watch import put
@@ -72,7 +73,7 @@ class TorchProblem:
         loss_fn: Callable[[Any, Any], Any] | None,
         data: Columns | Items,
         layout: Layout,
-        batches: Dealt | Placed | Draws,
+        batches: Dealt | Placed | Draws | Sampled,
         how: How,
         worker: int | None = None,
     ) -> None:
@@ -107,6 +108,9 @@ class TorchProblem:
         """Take what the master has changed in the model, and the values for `forward`."""
         found = unpack(context)
         self.context = found.get("values", {})
+        if "rows" in found:
+            assert isinstance(self.batches, Sampled)
+            self.batches.tell(found["rows"].numpy())
         if "tensors" not in found and "attributes" not in found:
             return
         self._open()
