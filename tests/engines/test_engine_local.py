@@ -13,7 +13,8 @@ import pytest
 from unstraggle import Invalid, Master, UnstraggleError, codes, trace
 from unstraggle.engines import Chaos, Local
 from unstraggle.latency import ShiftedExponential
-from unstraggle.runtime.serve import stretched
+from unstraggle.runtime.serve import Job, share_of, stretched
+from unstraggle.runtime.serve import run as serve
 from unstraggle.study.simulation import replay
 
 from ..problems import CannotStart, Constant, least_squares
@@ -136,9 +137,23 @@ def test_an_injected_delay_slows_all_tasks_of_a_message(tmp_path):
 
 
 def test_times_are_stretched_by_work():
-    assert stretched([1.0, 1.1, 1.1, 1.2, 1.2, 1.4], 9.0, (7.0, 1.0, 2.0, 1.0)) == [1.0, 3.0, 3.0, 7.0, 7.0, 9.0]
-    assert stretched([1.0, 1.5, 1.5, 1.6], 3.0, ()) == [1.0, 2.0, 2.0, 3.0]
-    assert stretched([], 3.0, (1.0,)) == []
+    assert stretched([1.5, 1.6, 1.6, 1.7, 1.7, 1.9], 1.0, 9.0, (7.0, 1.0, 2.0, 1.0)) == [1.0, 3.0, 3.0, 7.0, 7.0, 9.0]
+    assert stretched([1.1, 1.5, 1.5, 1.6], 1.0, 3.0, ()) == [1.0, 2.0, 2.0, 3.0]
+    assert stretched([], 0.0, 3.0, (1.0,)) == []
+
+
+def test_who_starts_first_is_not_the_slower_under_injected_delays():
+    """Delays count from the start of the round. A task of a worker that got its order later would seem to be shorter."""
+    code = codes.uncoded_mmc(2, load=2)
+    for behind in (0.0, 0.05):  # seconds that the order takes to the worker
+        share, sent = share_of(Constant(code.k), code, 0), []
+        job = Job(0, 0, np.zeros(share.problem.dim), time.monotonic() - behind, np.array([0.2, 0.3]))
+        serve(share, job, lambda message, payload, checksum, times, sent=sent: sent.append(list(times)), lambda: False, pause)
+        assert sent == [[0.0, 0.2], [0.2, 0.3]]
+
+
+def pause(until):
+    time.sleep(max(0.0, until - time.monotonic()))
 
 
 def test_the_trace_of_a_run(tmp_path):

@@ -22,7 +22,19 @@ from unstraggle.torch.parts import partitions
 from unstraggle.torch.problem import TorchProblem, seeded
 
 from .. import torch_models
-from ..torch_models import FailsAt, Noisy, Residual, Tied, Unpicklable, Unseeded, half_square, mlp, root_mean_square, table
+from ..torch_models import (
+    FailsAt,
+    Noisy,
+    Residual,
+    Tied,
+    Unpicklable,
+    Unseeded,
+    half_square,
+    mlp,
+    root_mean_square,
+    table,
+    weighted_mean,
+)
 
 EXACT = (
     "uncoded(4)",
@@ -150,6 +162,7 @@ def test_a_slow_optimiser_shows_in_the_wall_clock_and_not_in_the_wait():
         "loss",
         "samples",
         "epoch",
+        "metrics",
     }
 
 
@@ -198,7 +211,7 @@ def test_tied_frozen_and_unused_parameters():
     model, data = Tied(), table()
     other = copy.deepcopy(model)
     with coded(model, data=data, scheme="cyclic_repetition(4, s=2)") as run:
-        assert run.layout.dim == 1 + 36 + 42 + 42
+        assert run.layout.dim == 2 + 36 + 42 + 42
         assert run.layout.names[-1] == "unused.weight" or run.layout.names[-1] == "unused.bias"
         run.backward()
         alone(run, other, data, 0)
@@ -320,7 +333,7 @@ def test_a_worker_gets_the_rows_of_its_partitions_where_they_are_fixed():
         with coded(parts=parts, scheme="uncoded(4)") as run:
             data = run.problem.share(0, [0]).data
             assert len(data.tensors[0]) in (most, most - 1)
-            seen = np.concatenate([run.problem.samples(step, part) for step in range(4) for part in range(4)])
+            seen = np.concatenate([run.problem.which(step, part) for step in range(4) for part in range(4)])
             assert sorted(seen.tolist()) == list(range(50))
             assert run.backward().exact
 
@@ -450,6 +463,28 @@ def test_a_step_that_is_skipped_leaves_gradients_alone():
     assert all(p.grad is None for p in model.parameters())
 
 
+def test_a_launcher_of_several_processes_is_refused(monkeypatch):
+    for size, rank in (("WORLD_SIZE", "RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE",) * 2):
+        with monkeypatch.context() as started:
+            started.setenv(size, "3")
+            started.setenv(rank, "0" if rank != size else "3")
+            if rank == size:
+                started.setenv("OMPI_COMM_WORLD_RANK", "1")
+            with pytest.raises(Invalid, match=f"started 3 times .{size}=3"):
+                coded(engine="local")
+            started.setenv(size, "1")
+            with coded(engine=lambda problem: us.engines.Virtual(problem, ShiftedExponential(rate=1.0), rng=0)) as run:
+                assert run.backward().exact
+
+
+def test_an_older_trace_is_replaced_unless_told(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    for append, rounds in ((False, 2), (False, 2), (True, 4)):
+        with coded(trace=path, append=append) as run:
+            run.backward(), run.backward()
+        assert len(us.trace.read(path)) == rounds
+
+
 # Workers die, runs go on
 
 
@@ -520,7 +555,7 @@ def test_a_state_of_other_batches_is_refused():
 # Errors
 
 
-@pytest.mark.parametrize("loss_fn", [root_mean_square, nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 0.1]))])
+@pytest.mark.parametrize("loss_fn", [root_mean_square, weighted_mean])
 def test_a_loss_that_is_no_sum_or_mean_over_samples(loss_fn):
     with pytest.raises(Invalid, match=r"Step 0, partition 0, before the start: .*neither the sum nor mean"):
         coded(loss_fn=loss_fn)
@@ -535,7 +570,7 @@ def test_reductions_are_found_or_declared():
         assert not run.problem.how.mean
     with pytest.raises(Invalid, match="is a sum over the samples"):
         coded(loss_fn=half_square, reduction="mean")
-    with pytest.raises(Invalid, match='"mean" or "sum"'):
+    with pytest.raises(Invalid, match='"mean", "sum" or "ratio"'):
         coded(reduction="none")
     with pytest.raises(Invalid, match=r"must be one number, but has shape"):
         coded(loss_fn=nn.CrossEntropyLoss(reduction="none"))

@@ -93,6 +93,7 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
     A round of small tasks is over before the caches are warm: what can be prepared once is, and little else is touched.
     """
     times: Times = []
+    since = 0.0
     params, step, origin, delays = job.params, job.step, job.origin, job.delays
     problem, slices, clock, program = share.problem, share.slices, time.monotonic, job.program or share.program
 
@@ -114,9 +115,11 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         return total
 
     def deliver(message: Outgoing, numbers: Any) -> None:
+        nonlocal since
         if delays is not None and job.now() < (due := float(delays[program.place[message.index]])):
             wait(origin + due)
-            times[:] = stretched(times, job.now(), program.work[: message.after])
+            times[:] = stretched(times, since, due, program.work[: message.after])
+        since = times[-1] if times else since
         payload, checksum = pack(message, numbers, job.step, share.dtype, share.checked)
         send(message, payload, checksum, times)
         times.clear()
@@ -146,14 +149,17 @@ def _unfit(problem: Problem, part: int, partial: Any, where: slice) -> Invalid:
     )
 
 
-def stretched(times: Times, end: float, work: tuple[float, ...]) -> Times:
-    """Times of the last tasks as if they had lasted until `end`, each for its share of the work: an injected delay slows them
-    all. work: of all tasks so far."""
+def stretched(times: Times, begin: float, end: float, work: tuple[float, ...]) -> Times:
+    """Times of the last tasks as if they had lasted from the last message until `end`, each for its share of the work.
+
+    An injected delay slows them all, and counts from the start of the round: a worker that got its order first is not the
+    slower for it. work: of all tasks so far."""
     if not times:
         return []
-    begin, tasks = times[0], len(times) // 2
+    tasks = len(times) // 2
     last = np.array(work[-tasks:] if work else [1.0] * tasks)
     ends = begin + (end - begin) * np.cumsum(last) / last.sum()
+    ends[-1] = end
     return [begin, *np.repeat(ends, 2)[:-1].tolist()]
 
 

@@ -37,6 +37,9 @@ class Epochs:
         """Steps of an epoch."""
         return self.samples // self.batch if self.drop_last else -(-self.samples // self.batch)
 
+    def epoch_of(self, step: int) -> int:
+        return step // self.steps
+
     def scale(self, part: int) -> float:
         """By what the sum over a partition's samples of a step is multiplied: they count for themselves."""
         return 1.0
@@ -97,6 +100,10 @@ class Dealt(Epochs):
         """The partition that gets most samples of a step."""
         return int(np.argmax([len(places) for places in deal(self.size(step), self.shares)]))
 
+    def some(self, count: int) -> tuple[int, Rows]:
+        """A few samples that differ, as far as the dataset is sorted, and a partition that they may be of."""
+        return 0, spread(self.samples, count)
+
     def _epoch(self, epoch: int) -> Rows:
         """The order in which an epoch goes through the samples; that of the last epoch used is kept."""
         if not self.shuffle:
@@ -107,6 +114,11 @@ class Dealt(Epochs):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_order": None}
+
+
+def spread(samples: int, count: int) -> Rows:
+    """A few places from first to last."""
+    return np.unique(np.linspace(0, samples - 1, min(samples, count)).astype(np.int64))
 
 
 @lru_cache(maxsize=64)
@@ -179,6 +191,11 @@ class Placed(Epochs):
             known = self._orders[part] = (epoch, rng.permutation(self.sizes[part]))
         return known[1]
 
+    def some(self, count: int) -> tuple[int, Rows]:
+        """A few samples of the largest partition, that differ as far as it is sorted."""
+        part = int(np.argmax(self.sizes))
+        return part, spread(self.sizes[part], count)
+
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "sizes": list(self.sizes)}
 
@@ -223,6 +240,11 @@ class Draws:
     def scale(self, part: int) -> float:
         """By what the sum over a partition's samples of a step is multiplied: samples over those drawn."""
         return 1.0 if self.batch is None else self.sizes[part] / self.batch
+
+    def some(self, count: int) -> tuple[int, Rows]:
+        """A few samples of the largest partition."""
+        part = int(np.argmax(self.sizes))
+        return part, spread(self.sizes[part], count)
 
     def fullest(self, step: int) -> int:
         """The partition that gives most samples to a step: the first, since all give as many, or the largest."""

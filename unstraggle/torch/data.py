@@ -25,6 +25,7 @@ LARGE_DATA = (
 )
 Rows = NDArray[np.int64]
 Collate = Callable[[list[Any]], Any]
+Reader = Callable[[slice], Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,11 @@ class Columns:
         """The samples at these places of a partition, or of the dataset, as a batch."""
         which = torch.from_numpy(numbers(self.rows, part, places))
         return tuple(tensor[which] for tensor in self.tensors)
+
+    def reader(self, part: int, places: Rows) -> Reader:
+        """Read samples once; gives what makes a batch of some of them."""
+        columns = self.read(part, places)
+        return lambda chosen: tuple(tensor[chosen] for tensor in columns)
 
     def only(self, parts: Iterable[int]) -> Columns:
         """A copy with the rows of some partitions."""
@@ -62,6 +68,11 @@ class Items:
     def read(self, part: int, places: Rows) -> Any:
         """The samples at these places of a partition, or of the dataset, as a batch."""
         return self.collate([self.dataset[row] for row in numbers(self.rows, part, places).tolist()])
+
+    def reader(self, part: int, places: Rows) -> Reader:
+        """Read samples once, for they may be augmented at random; gives what makes a batch of some of them."""
+        items = [self.dataset[row] for row in numbers(self.rows, part, places).tolist()]
+        return lambda chosen: self.collate(items[chosen])
 
     def only(self, parts: Iterable[int]) -> Items:
         """The same dataset with the rows of some partitions."""
