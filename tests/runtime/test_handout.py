@@ -1,4 +1,4 @@
-"""Rounds that hand out tasks, without engines: workers that are late, lost, back, wrong or lying never make a wrong gradient."""
+"""Rounds that hand out tasks, without engines: workers that are late, lost, back or lying never make a wrong gradient."""
 
 from dataclasses import dataclass, field
 

@@ -13,7 +13,6 @@ from unstraggle import (
     Elapsed,
     Fail,
     Failed,
-    Finished,
     Joined,
     Lost,
     Recovered,

@@ -1,4 +1,4 @@
-"""What the scheme files share: cyclic task queues, codes with one message per worker, groups of equal workers, and tasks that are handed out."""
+"""What the scheme files share: cyclic queues, one message per worker, groups of equal workers, tasks that are handed out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def one_message(name: str, tasks: Tasks, coef: NDArray[Any], rule: Need) -> Code
 
 
 def handed(name: str, n: int, load: int, pieces: int, **how: Any) -> Code:
-    """Worker i may do the shares i, ..., i + load - 1 (mod n), each cut into pieces: its own from the front, others from the end.
+    """Worker i may do shares i, ..., i + load - 1 (mod n), each cut into pieces: its own from the front, others from the end.
 
     Each sends the sum of what it did when it is asked.
     """

@@ -1,4 +1,4 @@
-"""Sums on request (Ramamoorthy, Meng and Girimaji, NeurIPS 2024): a fixed order of tasks, progress reports, and sums when asked."""
+"""Sums on request (Ramamoorthy, Meng and Girimaji, NeurIPS 2024): a fixed order of tasks, reports, and sums when asked."""
 
 from __future__ import annotations
 

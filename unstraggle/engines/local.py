@@ -247,7 +247,7 @@ class Local:
             clock = now - self._origin
             for kind, worker, round, index, epoch in NOTE.iter_unpack(data):
                 last[worker] = now
-                if kind == READY or kind == FAILED:
+                if kind in (READY, FAILED):
                     self._take_note(kind, worker, round, now)
                     continue
                 if self._roster.hung:

@@ -91,7 +91,7 @@ def serve_shifts(share: Share, worker: Worker) -> None:
     while (shift := shifts.take()) is not None:
         round = shift.job.round
         try:
-            shift.work(lambda round=round: worker.stopped(round))
+            shift.work(partial(worker.stopped, round))
         except Exception:
             worker.report(traceback.format_exc(), round)
 

@@ -96,8 +96,7 @@ class Worker:
         while share.program.handed:
             shift = self._shifts.take()
             assert shift is not None
-            round = shift.job.round
-            self._try(round, lambda shift=shift, round=round: shift.work(lambda: self._over(round)))
+            self._try(shift.job.round, partial(shift.work, partial(self._over, shift.job.round)))
         while True:
             with self._news:
                 self._news.wait_for(lambda: self._pending is not None)

@@ -34,7 +34,7 @@ class Seat:
 
 
 class VirtualShifts:
-    """Does the work of `Virtual` for codes that hand out tasks. Who is at a task when the round ends stays in it, if `carry`."""
+    """Does the work of `Virtual` for codes that hand out tasks. carry: who is at a task when the round ends stays in it."""
 
     def __init__(self, code: Code, problem: Problem, slices: tuple[slice, ...], carry: bool) -> None:
         self._code, self._carry, self.clock = code, carry, 0.0
@@ -83,12 +83,12 @@ class VirtualShifts:
 
     def _left(self) -> list[tuple[float, int, int, Any]]:
         """Tasks of rounds before that workers are still in: they say so when these are done. One without end is dropped."""
-        inside = [
-            (seat.ends, worker, seat.task, seat.shift.job.round) for worker, seat in enumerate(self._seats) if seat.task >= 0
-        ]
-        inside += [(ends, worker, old.task, old.round) for ends, worker, _, old in self._events if isinstance(old, Finished)]
-        rests = [(ends - self.clock if ends < np.inf else 0.0, *rest) for ends, *rest in inside]
-        return [(rest, w, next(self._tie), Finished(w, task, rest, number)) for rest, w, task, number in rests]
+        found = [(ends, old) for ends, _, _, old in self._events if isinstance(old, Finished)]
+        for worker, seat in enumerate(self._seats):
+            if seat.task >= 0:
+                found.append((seat.ends, Finished(worker, seat.task, 0.0, seat.shift.job.round)))
+        rests = [(ends - self.clock if ends < np.inf else 0.0, old) for ends, old in found]
+        return [(rest, old.worker, next(self._tie), replace(old, time=rest)) for rest, old in rests]
 
     def _seat(self, order: Order, worker: int) -> Seat:
         job = Job(order.round, order.step, order.params, 0.0, context=order.context)

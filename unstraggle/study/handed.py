@@ -25,31 +25,40 @@ NOTHING = np.empty((0, 0))
 def handed(
     code: Code, latency: Any, rounds: int, rng: np.random.Generator, free: Times, carry: bool
 ) -> tuple[Times, Times, Times]:
-    """(R,) ends of rounds, (R,) sums sent, and (n,) when workers are free after the last one. free: the same before the first."""
-    from .handed_kernel import handed_rounds, in_order_rounds
+    """(R,) ends of rounds, (R,) sums sent, and (n,) when workers are free after the last one. free: before the first one."""
+    from .handed_kernel import in_order_rounds
 
     assert code.handing is not None
     if code.handing.in_order:
         seconds = task_seconds(latency, code, rounds, rng)
         return in_order_rounds(seconds, code.tasks.queues, code.tasks.part, code.k, free, carry)  # type: ignore[no-any-return]
     speeds = latency.speeds(code.n, rounds, rng) if isinstance(latency, Speeds) else None
-    one_speed = speeds is not None
-    seconds = NOTHING if one_speed else task_seconds(latency, code, rounds, rng)
-    speeds = checked(speeds, latency) if one_speed else NOTHING
-    how = code.handing.helpers, code.handing.reserve
-    return handed_rounds(seconds, speeds, one_speed, *_arrays(code), code.k, *how, free, carry)  # type: ignore[no-any-return]
+    if speeds is not None:
+        return _rounds(code, NOTHING, checked(speeds, latency), free, carry)
+    return _rounds(code, task_seconds(latency, code, rounds, rng), NOTHING, free, carry)
+
+
+def _rounds(code: Code, seconds: Times, speeds: Times, free: Times, carry: bool) -> tuple[Times, Times, Times]:
+    """By the seconds of tasks, or by speeds of workers where these are not empty."""
+    from .handed_kernel import handed_rounds
+
+    assert code.handing is not None
+    task, work, own, first, others = _arrays(code)
+    how, one_speed = code.handing, bool(speeds.size)
+    return handed_rounds(  # type: ignore[no-any-return]
+        seconds, speeds, one_speed, task, work, own, first, others, code.k, how.helpers, how.reserve, free, carry
+    )
 
 
 def simulated(code: Code, seconds: Times, carry: bool) -> tuple[Times, Times]:
     """(R,) ends and sums sent of rounds whose tasks take `seconds` (R, T), one after the other from free workers."""
-    from .handed_kernel import handed_rounds, in_order_rounds
+    from .handed_kernel import in_order_rounds
 
     assert code.handing is not None
     free = np.zeros(code.n)
     if code.handing.in_order:
         return in_order_rounds(seconds, code.tasks.queues, code.tasks.part, code.k, free, carry)[:2]  # type: ignore[no-any-return]
-    how = code.handing.helpers, code.handing.reserve
-    return handed_rounds(seconds, NOTHING, False, *_arrays(code), code.k, *how, free, carry)[:2]  # type: ignore[no-any-return]
+    return _rounds(code, seconds, NOTHING, free, carry)[:2]
 
 
 @lru_cache(maxsize=64)

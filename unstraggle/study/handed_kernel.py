@@ -170,7 +170,7 @@ def _replay(ends, winner, leaves, leaf):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def in_order_rounds(seconds, queues, parts, count, free, carry):  # type: ignore[no-untyped-def]
-    """The same for codes whose workers go through their queues (n, longest) in order; the first result of a partition counts."""
+    """The same for codes whose workers go through their queues (n, longest) in order; of a partition, the first counts."""
     rounds, (n, longest) = len(seconds), queues.shape
     times, senders, offset = np.empty(rounds), np.empty(rounds, np.int64), free.copy()
     soonest, by, sends = np.empty(count), np.empty(count, np.int64), np.empty(n, np.bool_)

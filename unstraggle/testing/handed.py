@@ -20,7 +20,7 @@ DIM = 24
 
 
 def check_handed(code: Code, sets: int, rounds: int, rng: np.random.Generator) -> tuple[int, float]:
-    """Rounds of workers with random speeds, some of them far slower: every gradient is right; and twins, with carry-over too."""
+    """Rounds of workers with random speeds, some far slower: every gradient is right; and twins, with carry-over too."""
     for worker in range(code.n):
         check_pickled(code, worker)
     errors = list(_errors(code, sets, rng))
