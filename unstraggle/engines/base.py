@@ -80,8 +80,8 @@ def require_tells(engine: Engine, code: Code) -> None:
     """Refuse a code that hands out tasks on an engine that cannot carry words to its workers."""
     if code.handing is not None and not isinstance(engine, Tells):
         raise Invalid(
-            f"{code.name} hands out tasks while a round runs, for which an engine needs `tell`, but {type(engine).__name__} has "
-            "none. Use Local, Ray, MPI or Virtual, or a code whose tasks are fixed, such as fractional_repetition."
+            f"{code.name} hands out tasks while a round runs, for which an engine needs `tell`, but {type(engine).__name__} "
+            "has none. Use Local, Ray, MPI or Virtual, or a code whose tasks are fixed, such as fractional_repetition."
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any
