@@ -205,10 +205,10 @@ def late_shares(latency: Any, n: int, tau: float) -> Floats:
     >>> late_shares(Exponential(1), 2, 1.0).round(3)
     array([0.368, 0.368])
     """
-    return _survival(latency, np.ones(n), tau, 1.0)
+    return _survival(latency, np.ones(n), tau)
 
 
-def _survival(latency: Any, work: Floats, tau: Any, tasks: float) -> Floats:
+def _survival(latency: Any, work: Floats, tau: Any, tasks: float = 1.0) -> Floats:
     """P(late) of workers with so much work, in so many tasks a unit, each of which may have a fixed cost."""
     taus = np.broadcast_to(np.asarray(tau, dtype=float), work.shape)
     if isinstance(latency, FixedCost):
