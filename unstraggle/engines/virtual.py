@@ -19,7 +19,8 @@ from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.payload import number_type, pack
 from ..runtime.worker import encode
-from ..scheme.arrivals import Latency, Resumes, checked, task_seconds
+from ..scheme.arrivals import Latency, Resumes, checked, delivered, task_seconds
+from ..scheme.busy import Busy
 from ..scheme.code import Code
 from ..scheme.program import Outgoing
 from .base import prepared
@@ -30,7 +31,8 @@ class Virtual:
     """Arrival times come from a latency model, payloads from the problem: exactly what a live master would decode, in no time.
 
     Only messages that are delivered are computed. A problem may have `grads(params, step)`, all partial gradients (k, dim) at
-    once, which is used where messages are not of blocks.
+    once, which is used where messages are not of blocks. carry: a worker that is inside a task when a round ends stays in it
+    and begins the next round late, as real work does; injected delays of an order take no part in that.
     """
 
     sampled = True
@@ -50,6 +52,7 @@ class Virtual:
         self._slices = block_slices(self.problem.dim, code.blocks)
         if code.handing is not None:
             self._shifts = VirtualShifts(code, self.problem, tuple(self._slices), self._carry)
+        self._busy = Busy(code.n)
         self._take_up(code)
 
     def _take_up(self, code: Code) -> None:
@@ -65,16 +68,17 @@ class Virtual:
         code = order.code or self._placement
         if code is not self._code:
             self._take_up(code)
-        times = order.delays if order.delays is not None else self._draw(order.round)
         if order.round != self._round:
+            self._busy.end(self._clock)
             self._clock, self._round = 0.0, order.round
             self._silent: set[int] = set()
             self._partials: dict[tuple[int, int], Any] = {}
-            self._times, self._heard = np.full(len(times), np.nan), False
+            self._times, self._heard = np.full(len(code.messages), np.nan), False
+        times = self._clock + order.delays if order.delays is not None else self._draw(order)
         self._order = replace(order, params=order.params.copy())  # its own: the caller may change it, a problem may know it
         fresh = slice(None) if order.workers is None else np.isin(self._code.messages.worker, order.workers)
         self._silent -= set(order.workers or ())
-        self._times[fresh] = self._clock + times[fresh]
+        self._times[fresh] = times[fresh]
         self._queue = np.argsort(self._times, kind="stable")[: int(np.count_nonzero(~np.isnan(self._times)))]
         self._at = 0
 
@@ -117,15 +121,21 @@ class Virtual:
         if self._shifts is not None:
             return  # who is inside a task stays in it, and the others have nothing to do
         self._silent |= set(workers)
+        self._busy.stop(workers, self._clock)
 
     def close(self) -> None:
         pass
 
-    def _draw(self, round: int) -> NDArray[np.float64]:
+    def _draw(self, order: Order) -> NDArray[np.float64]:
+        """(M,) when the messages arrive, on the clock of the round."""
         model: Any = self._latency
-        if round and isinstance(model, Resumes):
-            model = model.from_round(round)
-        return np.asarray(checked(model.sample(self._code, 1, self._rng), model)[0])
+        if order.round and isinstance(model, Resumes):
+            model = model.from_round(order.round)
+        if not self._carry:
+            return self._clock + np.asarray(checked(model.sample(self._code, 1, self._rng), model)[0])
+        durations = task_seconds(model, self._code, 1, self._rng)[0]
+        ready = self._busy.begin(self._code, durations, order.workers, self._clock)
+        return np.asarray(delivered(model, self._code, ready[None])[0])
 
     @property
     def carry(self) -> bool:

@@ -7,7 +7,7 @@ from .approximate import ApproximateReport
 from .codecs import BrokenCodec, CodecReport, check_codec
 from .codes import CodeReport, check_code
 from .engines import BrokenEngine, EngineReport, check_engine
-from .shared import BrokenCode, Recorded, example_payloads
+from .shared import BrokenCode, Recorded, RecordedTasks, example_payloads
 
 __all__ = [
     "ApproximateReport",
@@ -18,6 +18,7 @@ __all__ = [
     "CodecReport",
     "EngineReport",
     "Recorded",
+    "RecordedTasks",
     "check_code",
     "check_codec",
     "check_engine",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..blocks import block_slices
 from ..errors import Invalid, UnstraggleError
+from ..latency.base import arrivals
 from ..problems import LeastSquares
 from ..randomness import Seed, generator
 from ..runtime.worker import work
@@ -86,3 +87,23 @@ class Recorded:
                 f"Recorded holds {self.times.shape} rounds x messages, but {rounds} x {len(code.messages)} are asked for."
             )
         return self.times[:rounds]
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedTasks:
+    """A latency model that hands out given seconds of tasks (R, T), from a round on."""
+
+    seconds: NDArray[np.float64]
+
+    def durations(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        if rounds > len(self.seconds) or self.seconds.shape[1] != len(code.tasks):
+            held = self.seconds.shape
+            raise Invalid(f"RecordedTasks holds {held} rounds x tasks, but {rounds} x {len(code.tasks)} are asked for.")
+        return self.seconds[:rounds]
+
+    def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        return arrivals(code, self.durations(code, rounds, rng))
+
+    def from_round(self, first: int) -> RecordedTasks:
+        """Without the rounds before."""
+        return RecordedTasks(self.seconds[first:])
