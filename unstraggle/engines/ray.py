@@ -42,7 +42,8 @@ class Ray:
     after which a worker counts as lost until it shows one. threads: of the numerical libraries in each worker. start_within:
     seconds, also for a worker that starts again. host, port: where the master listens; workers must be able to reach it.
 
-    Workers show a secret token that Ray gives them, but nothing is encrypted: use a network that you trust with Ray itself.
+    Workers show a secret token that Ray gives them, but nothing is encrypted: use a network that you trust with Ray itself. A
+    cluster that is started here listens on all interfaces and asks for Ray's token (docs/security.md), hence ray>=2.59.
     """
 
     def __init__(

@@ -18,6 +18,7 @@ from ..runtime.events import Dropped, Failed
 from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.payload import number_type, pack
+from ..runtime.serve import require_numbers
 from ..runtime.worker import encode
 from ..scheme.arrivals import Latency, Resumes, checked, delivered, task_seconds
 from ..scheme.busy import Busy
@@ -172,11 +173,11 @@ class Virtual:
             self.problem.hear(self._order.context)
         self._heard = True
         if not self._partials and len(self._slices) == 1 and isinstance(self.problem, ComputesAll):
-            grads = self.problem.grads(self._order.params, self._order.step)
-            self._partials = {(part, 0): grad for part, grad in enumerate(grads)}
+            for part, grad in enumerate(self.problem.grads(self._order.params, self._order.step)):
+                self._partials[part, 0] = require_numbers(self.problem, part, grad, self._slices[0])
         for part, block in message.pairs:
             if (part, block) not in self._partials:
                 where = self._slices[block]
                 partial = self.problem.grad(self._order.params, part, where, self._order.step)
-                self._partials[part, block] = partial
+                self._partials[part, block] = require_numbers(self.problem, part, partial, where)
         return encode(message, self._partials)

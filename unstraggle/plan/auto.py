@@ -26,20 +26,15 @@ from .advice import Advice, Candidate
 from .base import Plan
 from .block_sizes import block_sizes
 from .cause import Cause, cause
+from .doubts import doubts
 from .orders import orders
 from .redundancy import redundancy
 
 LEAST_ROUNDS = 20
 """A trace with fewer rounds is not split into a half to choose on and a half to score on."""
 
-DRIFT_P, DRIFT = 0.01, 1.1
-"""A trace drifts when its halves differ with this p-value, and by this factor."""
-
 WORTH = 0.02
 """A code that surely saves less than this share of the time is not worth the trouble."""
-
-LOAD_CURVE = 0.25
-"""Time is not proportional to work when the load curve leaves 1 by more than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +92,8 @@ def auto(
     do, and begin the next one late. A fixed cost per task is taken from the trace where its tasks differ in work, or from a
     latency model that has one (`FixedCost`).
 
-    It may answer that coding does not help here, or that it cannot predict: the trace drifts, time is not proportional to
-    work, or the data and not the machines cause the differences.
+    It may answer that coding does not help here, or that it cannot predict, then without candidates: a worker is gone, the
+    rounds of a code ended before everyone was heard, the trace drifts, or time is not proportional to work.
 
     >>> from unstraggle.latency import ShiftedExponential
     >>> auto(ShiftedExponential(rate=100, shift=1), n=6, rounds=2000).verdict
@@ -108,6 +103,9 @@ def auto(
     n = _workers(source, trace, n)
     _require(dim, bandwidth, round_trip, master, max_bytes, max_load, rounds)
     why = cause(trace) if trace else None
+    doubtful = doubts(trace)
+    if doubtful:
+        return Advice(f"Cannot predict: {'; '.join(doubtful)}.", tuple(_reasons(trace, why)), None, (), why, True)
     setting = _setting(source, trace, n, why, rounds, carry)
     network = partial(_through, dim=dim, bandwidth=bandwidth, round_trip=round_trip, master=master)
     plans = list(_candidates(setting, n, max_load, dim, rng, progress))
@@ -252,17 +250,19 @@ def _advice(candidates: list[Candidate], trace: Trace | None, why: Cause | None)
     wait = candidates[0]
     best = min((c for c in candidates if c.exact), key=lambda c: c.seen)
     helps = best is not wait and best.saving_ci95[0] > WORTH
+    if not np.isfinite(best.time):
+        why_not = "Cannot predict: with every exact scheme some rounds never end, for workers finish nothing in them."
+        return Advice(why_not, tuple(_reasons(trace, why)), None, (), why, trace is not None)
     reasons = [*_reasons(trace, why), *_outcome(best, wait)]
-    doubts = _doubts(trace)
-    if doubts:
-        verdict = "Cannot predict: " + "; ".join(doubts) + "."
+    if helps and not np.isfinite(wait.time):
+        verdict = f"Use {best.name}: waiting for all never ends, for workers finish nothing in some rounds."
     elif helps:
         low, high = best.saving_ci95
         verdict = f"Use {best.name}: saves {100 * low:.1f} to {100 * high:.1f} % of the time of waiting for all."
     else:
         verdict = "Coding does not help here: wait for all."
     ranking = tuple(sorted(candidates, key=lambda c: c.time))
-    return Advice(verdict, tuple(reasons), best if helps and not doubts else None, ranking, why, trace is not None)
+    return Advice(verdict, tuple(reasons), best if helps else None, ranking, why, trace is not None)
 
 
 def _distinct(candidates: list[Candidate]) -> list[Candidate]:
@@ -288,22 +288,9 @@ def _outcome(best: Candidate, wait: Candidate) -> Iterator[str]:
         yield "on the rounds used for choosing, no exact scheme was faster than waiting for all"
         return
     low, high = best.saving_ci95
+    saves = f"saves {100 * best.saving:.1f} % ({100 * low:.1f} to {100 * high:.1f} %)" if np.isfinite(wait.time) else "ends"
     if len(best.plan.code.blocks) > 1:
         yield "blocks presume that parts of the gradient can be computed in turn, at a cost in proportion to their size"
     yield (
-        f"chosen: {best.name}; on rounds that it was not chosen on it saves {100 * best.saving:.1f} % "
-        f"({100 * low:.1f} to {100 * high:.1f} %) and sends {best.volume:.1f} gradients per round"
+        f"chosen: {best.name}; on rounds that it was not chosen on it {saves} and sends {best.volume:.1f} gradients per round"
     )
-
-
-def _doubts(trace: Trace | None) -> list[str]:
-    """Why the past may not tell the future."""
-    if trace is None:
-        return []
-    told, doubts = trace.summary(), []
-    if told.drift_p < DRIFT_P and max(told.drift, 1 / told.drift) > DRIFT:
-        doubts.append(f"the trace drifts: the second half takes {told.drift:.2f} times as long as the first")
-    if told.load_curve and abs(told.load_curve[-1] - 1) > LOAD_CURVE:
-        tasks, factor = len(told.load_curve), told.load_curve[-1]
-        doubts.append(f"time is not proportional to work: {tasks} tasks take {factor:.2f} times as long as modelled")
-    return doubts

@@ -16,7 +16,7 @@ from ..scheme.code import Code
 from . import rivals
 from .base import Plan
 from .optimum import optimum
-from .runtime import Runtime, Vector, expected, require_one_speed, runtime
+from .runtime import Runtime, Sampled, Vector, expected, require_one_speed, runtime
 
 METHODS = ("optimal", "subgradient", "time", "frequency", "single", "tandon", "tandon_tuned", "ferdinand")
 
@@ -58,6 +58,8 @@ def block_sizes(
     total = float(dim if costs is None else np.sum(costs))
     unit = 1 / total if samples is None else samples / n * cycles
     model = runtime(latency, n, rng, exact=exact)
+    if method == "subgradient" and isinstance(model, Sampled) and np.isinf(model.times).any():
+        raise Invalid('The subgradient method needs times that end, but some are infinite. Use method="optimal".')
     jensen = unit * total * rivals.equaliser(1 / latency.order_statistics(n))[1]
     if method.startswith("tandon"):
         return _tandon(latency, model, unit, total, jensen, tuned=method == "tandon_tuned", **options)

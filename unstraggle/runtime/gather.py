@@ -21,7 +21,7 @@ from ..scheme.code import Code
 from . import frame
 from .message import Message
 from .payload import number_type, payload_sizes
-from .sums import weighted_sum
+from .sums import finite, weighted_sum
 
 AT_ONCE, CODED_AT_ONCE = 4, 16
 """Plain vectors, and payloads of codecs, added in one pass: one at a time, the sum would be read and written as often."""
@@ -95,6 +95,11 @@ class Gather:
             if (track, block) not in self._begun:
                 total[track, self._slices[block]] = 0
         return total
+
+    def broken(self, messages: Sequence[Message]) -> list[int]:
+        """The workers in whose numbers there is NaN or infinity; codecs refuse to send such."""
+        plain = [message for message in messages if self._plain[message.index]]
+        return sorted({m.worker for m in plain if not finite(m.payload.view(self._numbers))})
 
     def _turn(self) -> range:
         """The places that are added next."""

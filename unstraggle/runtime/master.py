@@ -30,6 +30,7 @@ from .recorder import Recorder
 from .round import Round, Terms
 from .states import Shortfall, State
 from .step import spent
+from .sums import finite
 
 log = logging.getLogger("unstraggle")
 
@@ -269,6 +270,7 @@ class Current:
         round, senders = self.round, self.round.code.messages.worker
         skipped, wait = round.state is State.SKIPPED, float(round.clock if round.time is None else round.time)
         tracks = self._nothing() if skipped else self._gather.finish(round.decoded.weights)
+        fine = finite(tracks) or self._say_it_is_not_finite()
         used = set(senders[round.got].tolist())
         late = set(range(round.code.n)) - used - round.missed
         busy = set(senders[round.pending].tolist())
@@ -278,7 +280,8 @@ class Current:
             arrivals=self._arrivals(),
             round=round.number,
             step=self._order.step,
-            exact=not skipped and round.exact,
+            exact=not skipped and round.exact and fine,
+            finite=fine,
             residual=1.0 if skipped else round.decoded.residual,
             skipped=skipped,
             used=tuple(sorted(used)),
@@ -291,6 +294,18 @@ class Current:
             bytes=self.bytes,
             **spent(self.taken, wait, self._engine.clock(), self.outside, round.code.n, busy, round.missed),
         )
+
+    def _say_it_is_not_finite(self) -> bool:
+        """False. Whose numbers they are is looked for only now: as a rule all are finite."""
+        broken = self._gather.broken(self.taken)
+        which = f"workers {broken} sent such" if broken else "no message has such, and their sum is too large"
+        log.warning(
+            "Step %d: the gradient has NaN or infinity: %s. A step with it spoils the parameters: leave it out (finite is "
+            "False), clip, or lower the learning rate.",
+            self._order.step,
+            which,
+        )
+        return False
 
     def _arrivals(self) -> NDArray[np.float64]:
         times = np.full(len(self.round.got), np.inf)
@@ -307,6 +322,6 @@ def _checked(params: NDArray[Any], engine: Engine) -> NDArray[Any]:
     values = np.ascontiguousarray(params, dtype=problem.dtype)
     if values.shape != (problem.dim,):
         raise Invalid(f"The problem has parameters of shape ({problem.dim},), but got {values.shape}.")
-    if not np.isfinite(values.sum()) and not np.isfinite(values).all():  # the sum alone is quick, and finite as a rule
+    if not finite(values):
         raise Invalid("The parameters must be finite, but have NaN or infinity. The training has diverged: lower its rate.")
     return values

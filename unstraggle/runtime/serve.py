@@ -104,15 +104,13 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         began, where = clock(), slices[block]
         partial = problem.grad(params, part, where, step)
         times.extend((began - origin, clock() - origin))
-        if np.shape(partial) != (where.stop - where.start,) or (type(partial) is np.ndarray and partial.dtype.kind not in REAL):
-            raise _unfit(problem, part, partial, where)
-        return partial
+        return require_numbers(problem, part, partial, where)
 
     def accumulate(part: int, block: int, coef: Any, total: Any) -> Any:
-        began = clock()
-        total = problem.accumulate(params, part, slices[block], step, coef, total)  # type: ignore[attr-defined]
+        began, where = clock(), slices[block]
+        total = problem.accumulate(params, part, where, step, coef, total)  # type: ignore[attr-defined]
         times.extend((began - origin, clock() - origin))
-        return total
+        return require_numbers(problem, part, total, where)
 
     def deliver(message: Outgoing, numbers: Any) -> None:
         nonlocal since
@@ -134,19 +132,26 @@ def partial_gradient(share: Share, job: Job, part: int, block: int) -> Any:
     """A partial gradient in a vector of its own, which the problem does not use again."""
     problem, where = share.problem, share.slices[block]
     if share.adds:
-        return problem.accumulate(job.params, part, where, job.step, 1.0, None)  # type: ignore[attr-defined]
-    partial = problem.grad(job.params, part, where, job.step)
-    if np.shape(partial) != (where.stop - where.start,) or (type(partial) is np.ndarray and partial.dtype.kind not in REAL):
-        raise _unfit(problem, part, partial, where)
-    return 1.0 * partial
+        found = problem.accumulate(job.params, part, where, job.step, 1.0, None)  # type: ignore[attr-defined]
+        return require_numbers(problem, part, found, where)
+    return 1.0 * require_numbers(problem, part, problem.grad(job.params, part, where, job.step), where)
 
 
-def _unfit(problem: Problem, part: int, partial: Any, where: slice) -> Invalid:
-    kind, length = getattr(partial, "dtype", type(partial).__name__), where.stop - where.start
-    return Invalid(
+def require_numbers(problem: Problem, part: int, partial: Any, where: slice) -> Any:
+    """A partial gradient, or a sum of some, as it is: real numbers, one for each coordinate. NumPy would broadcast others."""
+    length = where.stop - where.start
+    if np.shape(partial) == (length,) and (partial.dtype.kind in REAL if isinstance(partial, np.ndarray) else _real(partial)):
+        return partial
+    kind = getattr(partial, "dtype", type(partial).__name__)
+    raise Invalid(
         f"{type(problem).__name__}.grad must give {length} real numbers, one for each coordinate of {where}, but for partition "
         f"{part} it gave shape {np.shape(partial)} of {kind}. Sum over the samples, and take the coordinates `where`."
     )
+
+
+def _real(partial: Any) -> bool:
+    """Whether numbers that are not NumPy's, such as a tensor, are real."""
+    return hasattr(partial, "dtype") and "complex" not in str(partial.dtype)
 
 
 def stretched(times: Times, begin: float, end: float, work: tuple[float, ...]) -> Times:

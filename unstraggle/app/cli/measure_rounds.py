@@ -22,13 +22,18 @@ def rounds_of(
     workers: int,
     dim: int,
     samples: int,
+    seconds: float,
     latency: str | None,
     seed: int,
     trace: Path,
     uneven: bool = False,
 ) -> Iterator[Step]:
-    """Start workers that record into a trace; gives the function that takes one step of training."""
+    """Start workers that record into a trace; gives the function that takes one step of training.
+
+    seconds: how long a task on random data takes, about; a rehearsal takes as long as its latency says.
+    """
     from ...codes import uncoded
+    from ...problems.repeated import lasting
 
     code = uneven_shares(workers) if uneven else uncoded(workers)
     if task in TASKS:
@@ -37,7 +42,8 @@ def rounds_of(
             yield step
         return
     problem = make_problem(task, code, dim, samples, seed)
-    with _random_data(code, problem, make_engine(engine, problem, latency, {}, seed), trace) as step:
+    computed = problem if latency else lasting(problem, seconds)
+    with _random_data(code, problem, make_engine(engine, computed, latency, {}, seed), trace) as step:
         yield step
 
 

@@ -69,6 +69,9 @@ def automatic(
     limits: dict[str, Any] = {"max_bytes": max_bytes, "max_load": max_load, "rounds": rounds, "carry": carry}
     with progress_bars(as_json) as told:
         advice = auto(_source(source, key), workers, **network, **limits, rng=seed, progress=told)
+    if not advice.candidates:
+        _finish(advice.to_dict(), [advice.verdict, *(f"- {reason}" for reason in advice.reasons)], None, as_json, out)
+        return
     table = Table(title=advice.verdict)
     table.add_column("scheme", overflow="fold")
     for column in ("time", "saved", "95 % interval", "volume"):
@@ -78,6 +81,8 @@ def automatic(
         name = c.name if c.exact else f"{c.name} (not exact)"
         table.add_row(name, f"{c.time:.4g}", f"{100 * c.saving:.1f} %", interval, f"{c.volume:.1f}")
     _finish(advice.to_dict(), [*(f"- {reason}" for reason in advice.reasons), table], candidates(advice), as_json, out)
+    if advice.line and not as_json:
+        print(f"To try it:\n{advice.line}")
 
 
 @plan.command()
