@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,3 +59,21 @@ def require_load(scheme: str, n: Any, load: Any) -> tuple[int, int]:
     """A number of workers and of partitions a worker computes."""
     n = require_workers(scheme, n)
     return n, require_count(scheme, "load", load, 1, n, "A worker computes each of the n partitions at most once.")
+
+
+def require_writable(kind: str, path: Any) -> Path:
+    """A path to which a file can be written, or an error now and not after much work. kind: of the file, for the message."""
+    try:
+        file = Path(path)
+        there = file.exists()
+        if there and not file.is_file():
+            raise Invalid(f"The {kind} {file} is not a file. Give another path.")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("ab").close()
+        if not there:
+            file.unlink()  # whoever reads it expects more than an empty file
+    except (TypeError, ValueError) as error:
+        raise error if isinstance(error, Invalid) else Invalid(f"The {kind} needs a path, but got {path!r}.") from error
+    except OSError as error:
+        raise Invalid(f"The {kind} {path} cannot be written: {error.strerror}. Give another path.") from error
+    return file

@@ -23,7 +23,7 @@ from ..runtime.roster import Roster
 from ..runtime.serve import share_of
 from ..scheme.code import Code
 from .base import prepared
-from .mpi_launch import FAREWELL, is_sibling, wire
+from .mpi_launch import FAREWELL, is_gone, is_sibling, wire
 from .mpi_launch import command as command
 from .mpi_order import NUMBER, PING_TIMES, machine, pack_order
 from .mpi_wire import CANCEL, CLOSE, ENGINES, FAILED, FRAME, ORDER, PING, PONG, READY, SETUP, Pace, Parcel, Sent, Wire
@@ -269,6 +269,8 @@ class MPI:
         if not self._roster.time_to_look(now):
             return
         for worker, seat in enumerate(self._seats):
+            if seat.pid and is_gone(seat.pid):  # it has left by itself, as by exit(): MPI tells of those only that were killed
+                self._wire.dead.add(seat.rank)
             joined = self._roster.heard(worker, self._wire.heard.get(seat.rank, -math.inf))
             if joined is not None:
                 self._events.append(joined)
