@@ -29,7 +29,7 @@ from unstraggle.engines import mpi_launch
 from unstraggle.runtime.message import Message
 
 from . import chaos_left
-from .chaos_faults import Fault, Outside, Troubled, drawn
+from .chaos_faults import LEFT, Fault, Outside, Troubled, drawn
 from .common import RESULTS, save
 
 ENGINES = ("local", "mpi", "ray")
@@ -107,7 +107,10 @@ def life(name: str, rng: np.random.Generator, folder: Path, seen: collections.Co
     with us.Master(code, troubled, patience=10.0, **files(rng, folder, seen)) as master:
         for number in range(ROUNDS_OF_A_LIFE):
             faulthandler.dump_traceback_later(HANG, exit=True)
-            one_round(master, outside, whole, CODES[text], faults.get(number), number, seen)
+            try:
+                one_round(master, outside, whole, CODES[text], faults.get(number), number, seen)
+            except KeyboardInterrupt:
+                seen["interrupted"] += 1
         outside.end(early=bool(rng.random() < 0.5))
     faulthandler.cancel_dump_traceback_later()
 
@@ -144,6 +147,7 @@ def one_round(
         outside.cause(fault)
         seen[fault.kind] += 1
     seen["rounds"] += 1
+    outside.inside = True
     try:
         estimate = master.gradient(params, number)
     except us.WorkerFailed as error:
@@ -151,9 +155,8 @@ def one_round(
             raise
         seen["errors_told"] += 1
         return
-    except KeyboardInterrupt:
-        seen["interrupted"] += 1
-        return
+    finally:
+        outside.inside = False
     truth = whole.gradient(params)
     wrong = not np.linalg.norm(estimate.gradient - truth) <= tolerance * np.linalg.norm(truth)
     seen.update({"wrong": int(wrong), "not_exact": int(not estimate.exact), "lost": len(estimate.lost)})
@@ -175,7 +178,7 @@ def run(engine: str, seed: int) -> dict[str, Any]:
             found = watched(command, word, output)
             result = Path(folder) / "result.json"
             found |= json.loads(result.read_text()) if result.exists() else {"broken": 1}
-            if found["exit_code"]:
+            if found["exit_code"] not in (0, LEFT):
                 output.seek(0)
                 print(f"{engine}, seed {seed}:\n{output.read()[-6000:]}", flush=True)
     left = chaos_left.wait_for_end(word)
@@ -223,7 +226,7 @@ def soak(engine: str, rounds: int = ROUNDS) -> dict[str, Any]:
     total, began = collections.Counter[str](), time.monotonic()
     for seed in range(-(-rounds // (LIVES * ROUNDS_OF_A_LIFE))):
         found = run(engine, seed)
-        total.update({"processes": 1, "failed": int(found.pop("exit_code") != 0)})
+        total.update({"processes": 1, "failed": int(found.pop("exit_code") not in (0, LEFT))})
         total.update(found)
         print(f"{engine}: {dict(total)}", flush=True)
     return {"rounds": total.pop("rounds"), "seconds": round(time.monotonic() - began), **dict(sorted(total.items()))}

@@ -30,6 +30,8 @@ KINDS = {
     "mpi": (*IN_TASKS, *FROM_OUTSIDE),
     "ray": (*IN_TASKS[:4], *FROM_OUTSIDE, "guests"),
 }
+LEFT = 17
+"""Exit code of a worker that leaves by itself; mpiexec, too, ends with it then."""
 LONG = 2.5
 """Seconds of a stop, or of a task that holds the interpreter lock, at most: longer than a heartbeat."""
 
@@ -102,7 +104,7 @@ def trouble(fault: Fault) -> None:
     elif fault.kind == "raise":
         raise ArithmeticError("a task fails on purpose")
     elif fault.kind == "die":
-        os._exit(17)
+        os._exit(LEFT)
     elif fault.kind == "garbage":
         _parcels(np.random.default_rng(fault.worker))
 
@@ -118,11 +120,12 @@ def _parcels(rng: np.random.Generator) -> None:
 
 @dataclass(eq=False)
 class Outside:
-    """What is done to an engine and its workers while rounds run. later: what is still to come."""
+    """What is done to an engine and its workers while rounds run. later: what is still to come. inside: whether one is running."""
 
     engine: Any
     rng: np.random.Generator
     later: list[threading.Timer] = field(default_factory=list)
+    inside: bool = False
 
     def cause(self, fault: Fault) -> None:
         """Begin what a round is to go through; most of it happens a little later."""
@@ -165,7 +168,11 @@ class Outside:
         """Ctrl+C, while a worker dies or not."""
         if fault.worker % 2:
             self._stop(replace(fault, seconds=0.5))
-        self._signal(os.getpid(), signal.SIGINT, fault.seconds)
+        self._after(fault.seconds, self._press)
+
+    def _press(self) -> None:
+        if self.inside:
+            os.kill(os.getpid(), signal.SIGINT)
 
     def _absent(self, fault: Fault) -> None:
         """The master does something else for longer than a heartbeat."""
