@@ -2,14 +2,12 @@
 twice, late, damaged and forged; disks are full, forks fail and Ctrl+C comes, in random order from a seed. Counted are hangs,
 wrong gradients, and what is left.
 
-Each few lives of a master run in a process of their own, which MPI's launcher starts: `python -m benchmarks.chaos lives local 0
-FOLDER`. `python -m benchmarks soak` is another thing: 100,000 quiet rounds, and what grows over them.
+Each few lives of a master run in a process of their own (`chaos_lives`). `python -m benchmarks soak` is another thing: 100,000
+quiet rounds, and what grows over them.
 """
 
 import collections
 import contextlib
-import faulthandler
-import gc
 import json
 import os
 import subprocess
@@ -18,172 +16,48 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import unstraggle as us
 from unstraggle.engines import mpi_launch
-from unstraggle.runtime.message import Message
 
 from . import chaos_left
-from .chaos_faults import LEFT, Fault, Outside, Troubled, drawn
+from .chaos_faults import LEFT
+from .chaos_lives import ENGINES, HANG, LIVES, ROUNDS_OF_A_LIFE, SPARE, WORKERS
 from .common import RESULTS, save
 
-ENGINES = ("local", "mpi", "ray")
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "2000"))
 SEED = int(os.environ.get("CHAOS_SEED", "0"))
-LIVES, ROUNDS_OF_A_LIFE, CHANCE = 2, 100, 0.2
-"""Masters in a process, rounds of each, and how likely a round has a fault besides those of messages."""
-WORKERS, SPARE = 4, 10
-HANG = 300.0
-"""Seconds of a round after which it hangs: rounds with stops take three or so, and many times that on a busy machine."""
-CODES = {
-    "cyclic_repetition(4, s=1)": 1e-8,
-    "cyclic_repetition(4, s=2)": 1e-8,
-    "fractional_repetition(4, s=1)": 1e-8,
-    "uncoded(4)": 1e-8,
-    "uncoded_mmc(4, load=2)": 1e-8,
-    "cluster(correlated_mmc(2, load=2, order=1), times=2)": 1e-8,
-    "quantize(uncoded(4), bits=8, bucket=512)": 0.1,
-}
-"""Codes with the relative error that counts as wrong; what is quantised is rounded."""
-MESSAGES = {"drop": 0.01, "duplicate": 0.1, "corrupt": 0.03, "hold": 0.1, "hold_seconds": 0.02}
+MOST = 4
+"""Times as many processes as the rounds need, where some do not get to their end."""
 
 
-class Forger:
-    """An engine that brings forged copies of messages, too: of other rounds, cut off, too long, or of nobody."""
-
-    def __init__(self, engine: Any, chance: float, rng: np.random.Generator) -> None:
-        self._engine, self._chance, self._rng = engine, chance, rng
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def next(self, until: float | None) -> list[Any]:
-        return [one for incoming in self._engine.next(until) for one in self._with_forged(incoming)]
-
-    def _with_forged(self, incoming: Any) -> list[Any]:
-        if not isinstance(incoming, Message) or self._rng.random() > self._chance:
-            return [incoming]
-        nonsense = np.frombuffer(self._rng.bytes(int(self._rng.integers(1, 400))), np.uint8)
-        forged = (
-            replace(incoming, round=incoming.round + int(self._rng.integers(-3, 0))),
-            replace(incoming, payload=nonsense, checksum=None if len(nonsense) != len(incoming.payload) else 1),
-            replace(incoming, payload=incoming.payload[:-1], checksum=None),
-            replace(incoming, payload=incoming.payload, checksum=12345),
-        )
-        return [forged[int(self._rng.integers(len(forged)))], incoming]
-
-
-# In a process of its own
-
-
-def lives(engine: str, seed: int, folder: Path) -> dict[str, Any]:
-    """Some masters one after the other; what was seen."""
-    rng, seen = np.random.default_rng([SEED, ENGINES.index(engine), seed]), collections.Counter[str]()
-    before = None
-    for number in range(LIVES):
-        place = folder / str(number)
-        place.mkdir()
-        life(engine, rng, place, seen)
-        gc.collect()
-        before = chaos_left.held() if before is None else before
-    now = chaos_left.held()
-    return dict(seen) | {"files_more": now["files"] - before["files"], "ports": now["ports"]}  # type: ignore[index]
-
-
-def life(name: str, rng: np.random.Generator, folder: Path, seen: collections.Counter[str]) -> None:
-    """One master with its engine, from the first worker to the last."""
-    text = str(rng.choice(list(CODES)))
-    code, dim = us.parse_code(text), int(rng.choice([24, 5000]))
-    faults = drawn(rng, name, WORKERS, ROUNDS_OF_A_LIFE, CHANCE, kills=SPARE // LIVES if name == "mpi" else 10**6)
-    whole = us.problems.LeastSquares.split(rng.standard_normal((40, dim)), rng.standard_normal(40), code.shares.tolist())
-    engine = made(name, Troubled(whole, faults, str(folder)))
-    troubled = us.engines.Chaos(Forger(engine, 0.05, rng.spawn(1)[0]), rng=rng.spawn(1)[0], **MESSAGES)
-    outside = Outside(engine, rng.spawn(1)[0])
-    with us.Master(code, troubled, patience=10.0, **files(rng, folder, seen)) as master:
-        for number in range(ROUNDS_OF_A_LIFE):
-            faulthandler.dump_traceback_later(HANG, exit=True)
-            try:
-                one_round(master, outside, whole, CODES[text], faults.get(number), number, seen)
-            except KeyboardInterrupt:
-                seen["interrupted"] += 1
-        outside.end(early=bool(rng.random() < 0.5))
-    faulthandler.cancel_dump_traceback_later()
-
-
-def made(name: str, problem: Any) -> Any:
-    if name == "mpi":
-        return us.engines.MPI(problem, heartbeat=1.0)
-    return {"local": us.engines.Local, "ray": us.engines.Ray}[name](problem, heartbeat=1.0, restarts=10**6)
-
-
-def files(rng: np.random.Generator, folder: Path, seen: collections.Counter[str]) -> dict[str, Path]:
-    """Where the trace and the log go: nowhere, to a disk that has room, or to one that is soon full."""
-    full, found = folder.parent / "full", {}
-    for name in ("trace", "log"):
-        where = int(rng.integers(3))
-        seen["full_disks"] += where == 2 and full.is_dir()
-        if where:
-            found[name] = (full if where == 2 and full.is_dir() else folder) / f"{folder.name}-{name}.jsonl"
-    return found
-
-
-def one_round(
-    master: us.Master,
-    outside: Outside,
-    whole: Any,
-    tolerance: float,
-    fault: Fault | None,
-    number: int,
-    seen: collections.Counter[str],
-) -> None:
-    """A gradient under a fault, compared with the truth."""
-    params = outside.rng.standard_normal(whole.dim)
-    if fault is not None:
-        outside.cause(fault)
-        seen[fault.kind] += 1
-    seen["rounds"] += 1
-    outside.inside = True
-    try:
-        estimate = master.gradient(params, number)
-    except us.WorkerFailed as error:
-        if "on purpose" not in str(error) and "frame" not in str(error):
-            raise
-        seen["errors_told"] += 1
-        return
-    finally:
-        outside.inside = False
-    truth = whole.gradient(params)
-    wrong = not np.linalg.norm(estimate.gradient - truth) <= tolerance * np.linalg.norm(truth)
-    seen.update({"wrong": int(wrong), "not_exact": int(not estimate.exact), "lost": len(estimate.lost)})
-    seen.update({"damaged": estimate.damaged, "twice": estimate.duplicates, "of_other_rounds": estimate.stale})
-
-
-# Around them
-
-
-def run(engine: str, seed: int) -> dict[str, Any]:
+def run(engine: str, number: int) -> dict[str, Any]:
     """Some lives in a process of their own, and what they leave behind."""
-    word, shared = f"{os.getpid()}-{engine}-{seed}", chaos_left.shared_memory()
+    word, shared = f"{os.getpid()}-{engine}-{number}", chaos_left.shared_memory()
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder, small_disk(Path(folder) / "full"):
-        program = ["-m", "benchmarks.chaos", "lives", engine, str(seed), folder]
+        program = ["-m", "benchmarks.chaos_start", engine, str(SEED), str(number), folder]
         command = [sys.executable, *program]
         if engine == "mpi":
             command = mpi_launch.command(WORKERS, *program, spare=SPARE)
         with open(Path(folder) / "output", "w+") as output:
             found = watched(command, word, output)
             result = Path(folder) / "result.json"
-            found |= json.loads(result.read_text()) if result.exists() else {"broken": 1}
+            found |= json.loads(result.read_text()) if result.exists() else {}
             if found["exit_code"] not in (0, LEFT):
                 output.seek(0)
-                print(f"{engine}, seed {seed}:\n{output.read()[-6000:]}", flush=True)
+                found |= explained(output.read())
     left = chaos_left.wait_for_end(word)
     chaos_left.end(left)
     return found | {"processes_left": len(left), "shared_memory_left": len(chaos_left.shared_memory() - shared)}
+
+
+def explained(output: str) -> dict[str, int]:
+    """A process that failed, with its last words; where Ray gave up its own start, as it does on a busy machine, that is all."""
+    if "Ray could not be started" in output:
+        return {"exit_code": 0, "ray_not_started": 1}
+    print(output[-6000:], flush=True)
+    return {}
 
 
 @contextlib.contextmanager
@@ -224,8 +98,8 @@ def watched(command: list[str], word: str, output: Any) -> dict[str, Any]:
 def soak(engine: str, rounds: int = ROUNDS) -> dict[str, Any]:
     """So many rounds on an engine; the sums of what was seen."""
     total, began = collections.Counter[str](), time.monotonic()
-    for seed in range(-(-rounds // (LIVES * ROUNDS_OF_A_LIFE))):
-        found = run(engine, seed)
+    while total["rounds"] < rounds and total["processes"] < MOST * rounds // (LIVES * ROUNDS_OF_A_LIFE):
+        found = run(engine, total["processes"])
         total.update({"processes": 1, "failed": int(found.pop("exit_code") not in (0, LEFT))})
         total.update(found)
         print(f"{engine}: {dict(total)}", flush=True)
@@ -240,9 +114,3 @@ def main() -> None:
     file = RESULTS / "chaos.json"
     known = json.loads(file.read_text())["engines"] if file.exists() else {}
     save("chaos", {"seed": SEED, "shared_memory_of_its_own": alone, "engines": known | found})
-
-
-if __name__ == "__main__" and sys.argv[1:2] == ["lives"]:
-    where = Path(sys.argv[4])
-    with contextlib.suppress(BrokenPipeError):
-        (where / "result.json").write_text(json.dumps(lives(sys.argv[2], int(sys.argv[3]), where)))

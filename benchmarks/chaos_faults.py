@@ -120,7 +120,7 @@ def _parcels(rng: np.random.Generator) -> None:
 
 @dataclass(eq=False)
 class Outside:
-    """What is done to an engine and its workers while rounds run. later: what is still to come. inside: whether one is running."""
+    """What is done to an engine and its workers while rounds run. later: what is still to come. inside: whether one runs."""
 
     engine: Any
     rng: np.random.Generator
