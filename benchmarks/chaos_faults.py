@@ -147,7 +147,7 @@ class Outside:
 
     def _signal(self, pid: int | None, number: int, after: float) -> None:
         """To the process that has this number now, whoever has it later."""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):  # it is gone, or this process has no descriptor left, on purpose
             if pid is not None:
                 self._after(after, _sent, os.pidfd_open(pid), number)
 
@@ -193,15 +193,16 @@ class Outside:
         """A worker dies, and the process that forks has no descriptor left for another one."""
         pid = _nursery(self.engine)
         if pid is not None:
-            before = resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-            self._after(1.0, _unlimited, os.pidfd_open(pid), pid, before)
+            process, before = os.pidfd_open(pid), resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (_files(pid), before[1]))
+            self._after(1.0, _unlimited, process, pid, before)
         self._kill(fault)
 
     def _no_files(self, fault: Fault) -> None:
         """The same, in the master."""
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._kill(fault)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_files(os.getpid()), before[1]))
         self._after(0.5, resource.setrlimit, resource.RLIMIT_NOFILE, before)
 
     # Ray
@@ -239,6 +240,11 @@ def _unlimited(process: int, pid: int, before: tuple[int, int]) -> None:
         signal.pidfd_send_signal(process, 0)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     os.close(process)
+
+
+def _files(pid: int) -> int:
+    """How many files a process has open: with this limit it cannot open another one."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def _nursery(engine: Any) -> int | None:

@@ -23,6 +23,7 @@ LIVES, ROUNDS_OF_A_LIFE, CHANCE = 2, 100, 0.2
 WORKERS, SPARE = 4, 10
 HANG = 300.0
 """Seconds of a round after which it hangs: rounds with stops take three or so, and many times that on a busy machine."""
+STARTS = 20
 CODES = {
     "cyclic_repetition(4, s=1)": 1e-8,
     "cyclic_repetition(4, s=2)": 1e-8,
@@ -84,7 +85,7 @@ def life(name: str, rng: np.random.Generator, folder: Path, seen: collections.Co
     engine = made(name, Troubled(whole, faults, str(folder)))
     troubled = us.engines.Chaos(Forger(engine, 0.05, rng.spawn(1)[0]), rng=rng.spawn(1)[0], **MESSAGES)
     outside = Outside(engine, rng.spawn(1)[0])
-    with us.Master(code, troubled, patience=10.0, **files(rng, folder, seen)) as master:
+    with master_of(code, troubled, files(rng, folder, seen), seen) as master:
         for number in range(ROUNDS_OF_A_LIFE):
             faulthandler.dump_traceback_later(HANG, exit=True)
             try:
@@ -93,6 +94,18 @@ def life(name: str, rng: np.random.Generator, folder: Path, seen: collections.Co
                 seen["interrupted"] += 1
         outside.end(early=bool(rng.random() < 0.5))
     faulthandler.cancel_dump_traceback_later()
+
+
+def master_of(code: us.Code, engine: Any, files: dict[str, Path], seen: collections.Counter[str]) -> us.Master:
+    """A master with its workers. Ray gives its own start half a minute, and has to be asked again on a busy machine."""
+    for _ in range(STARTS):
+        try:
+            return us.Master(code, engine, patience=10.0, **files)
+        except us.UnstraggleError as error:
+            if "Ray could not be started" not in str(error):
+                raise
+            seen["ray_not_started"] += 1
+    raise us.UnstraggleError(f"Ray could not be started {STARTS} times.")
 
 
 def made(name: str, problem: Any) -> Any:
