@@ -44,6 +44,19 @@ def require_count(scheme: str, name: str, value: Any, least: int, most: int, why
     return int(value)
 
 
+def sparse(name: str, table: Any) -> Any:
+    """A table (rows, columns) of numbers as a new sparse one."""
+    from scipy.sparse import csr_array  # here: workers start without it
+
+    try:
+        found = csr_array(table, copy=True)
+    except (TypeError, ValueError) as error:
+        raise Invalid(f"{name} needs a table (rows, columns) of numbers, but got {type(table).__name__}: {error}.") from error
+    if len(found.shape) != 2:
+        raise Invalid(f"{name} needs a table (rows, columns) of numbers, but got shape {found.shape}.")
+    return found
+
+
 def require_workers(scheme: str, n: Any) -> int:
     """A number of workers."""
     return require_count(scheme, "n", n, 1, 10**6, "Give the number of workers.")

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
 from ..runtime import frame
@@ -48,6 +49,7 @@ class Seat:
     waiting: tuple[int, Bytes] | None = None
 
 
+@door
 class MPI:
     """Ranks 1, 2, ... of an MPI job are the workers. The script runs on rank 0 only.
 

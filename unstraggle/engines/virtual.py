@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
+from ..doors import door
 from ..errors import Invalid
 from ..problems.base import ComputesAll, Problem
 from ..randomness import Seed, generator
@@ -24,6 +25,7 @@ from ..scheme.program import Outgoing
 from .base import prepared
 
 
+@door
 class Virtual:
     """Arrival times come from a latency model, payloads from the problem: exactly what a live master would decode, in no time.
 

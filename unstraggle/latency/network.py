@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.code import Code
 from .base import Times
 
 
+@door
 @dataclass(frozen=True)
 class Network:
     """A latency model plus the way of the messages to the master, over one link per worker.

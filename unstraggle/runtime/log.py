@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checks import require_writable
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..scheme.code import Code
 from ..scheme.stop import Planned, Stop, code_and_stop
@@ -73,6 +74,7 @@ class Log:
             self._file = None
 
 
+@door
 def replay_log(path: str | os.PathLike[str], code: Code | Planned, stop: Stop | None = None) -> list[Round]:
     """Feed the recorded events to new rounds; raises `Diverged` at the first decision that is not the recorded one."""
     code, stop = code_and_stop(code, stop)

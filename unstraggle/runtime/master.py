@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..engines.base import Engine, Sampled
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
@@ -48,6 +49,7 @@ FIRST_LIMIT = 1.0
 """Seconds after which a patient master that waits asks again while the usual time is not known; then twice that, and so on."""
 
 
+@door
 class Master:
     """Gradients, round after round, from workers of which some are late, lost or wrong.
 

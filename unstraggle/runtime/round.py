@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.code import Code
 from ..scheme.decoders import Decoded, decode
@@ -47,6 +48,7 @@ class Terms:
     eps: float = 0.0
 
 
+@door
 class Round:
     """One gradient at the master: feed it events, follow its instructions, and ask it for weights when it is over.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..runtime.events import Arrived, Elapsed, Event
@@ -36,6 +37,11 @@ Result = tuple[NDArray[Any], ...]
 """Ends of the rounds, messages sent, whether the gradient was exact, and its relative error."""
 
 
+MOST_ROUNDS = 10**9
+"""More do not fit into memory."""
+
+
+@door
 def simulate(
     code: Code | Planned,
     latency: Latency,
@@ -62,8 +68,10 @@ def simulate(
     >>> round(result.time.mean, 2), result.messages.mean
     (1.55, 31.0)
     """
-    if rounds < 1 or (precision is not None and not precision > 0):
-        raise Invalid(f"simulate needs rounds >= 1 and precision > 0, but got rounds={rounds}, precision={precision}.")
+    if not 1 <= rounds <= MOST_ROUNDS or (precision is not None and not precision > 0):
+        raise Invalid(
+            f"simulate needs rounds >= 1, at most {MOST_ROUNDS}, and precision > 0, but got {rounds} and {precision}."
+        )
     code, stop = code_and_stop(code, stop, by)
     if require_sending(sending) == "cluster_stop":
         require_stop_by(stop)
@@ -71,6 +79,7 @@ def simulate(
     return Rounds(code.name, *map(Sample, result))
 
 
+@door
 def replay(
     code: Code | Planned,
     arrivals: NDArray[np.float64],
@@ -81,6 +90,8 @@ def replay(
 ) -> Rounds:
     """Feed (R, M) arrival times, one event after the other, through a real `Round`: the slow twin of `simulate`."""
     code, stop = code_and_stop(code, stop, by)
+    if np.shape(arrivals)[1:] != (len(code.messages),):
+        raise Invalid(f"replay needs arrival times (rounds, {len(code.messages)}), but got shape {np.shape(arrivals)}.")
     checked(arrivals, "replay")
     return Rounds(code.name, *map(Sample, _replayed(code, stop, sending, arrivals)))
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..doors import door
 from ..engines.base import Engine
 from ..errors import Invalid
 from ..runtime.estimate import Estimate
@@ -27,6 +28,7 @@ from .scheme import resolve
 from .start import engine_maker, first_layout, in_backward_order, start_master
 
 
+@door
 class Coded:
     """`backward()` fills `p.grad` with the gradient of the loss over the step's whole batch, as `loss.backward()` would.
 

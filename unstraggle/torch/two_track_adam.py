@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ..doors import door
 from ..errors import Invalid
 
 Second = Any
 """The second track: a flat vector over all parameters (tensor or numpy), or one tensor (or None) a parameter."""
 
 
+@door
 class TwoTrackAdam(Optimizer):
     """Adam with m from `p.grad` and v from the square of a second estimate of the same gradient.
 
