@@ -44,11 +44,13 @@ def run(engine: str, number: int) -> dict[str, Any]:
             found = watched(command, word, output)
             result = Path(folder) / "result.json"
             found |= json.loads(result.read_text()) if result.exists() else {}
-            if found["exit_code"] not in (0, LEFT):
+            if "rounds" not in found or found["exit_code"] not in (0, LEFT):
+                found["failed"] = 1
                 output.seek(0)
                 print(output.read()[-6000:], flush=True)
     left = chaos_left.wait_for_end(word)
     chaos_left.end(left)
+    del found["exit_code"]
     return found | {"processes_left": len(left), "shared_memory_left": len(chaos_left.shared_memory() - shared)}
 
 
@@ -92,8 +94,7 @@ def soak(engine: str, rounds: int = ROUNDS) -> dict[str, Any]:
     total, began = collections.Counter[str](), time.monotonic()
     while total["rounds"] < rounds and total["processes"] < MOST * rounds // (LIVES * ROUNDS_OF_A_LIFE):
         found = run(engine, total["processes"])
-        total.update({"processes": 1, "failed": int(found.pop("exit_code") not in (0, LEFT))})
-        total.update(found)
+        total.update({"processes": 1, "failed": 0} | found)
         print(f"{engine}: {dict(total)}", flush=True)
     return {"rounds": total.pop("rounds"), "seconds": round(time.monotonic() - began), **dict(sorted(total.items()))}
 

@@ -131,7 +131,8 @@ class Outside:
         """Begin what a round is to go through; most of it happens a little later."""
         doing = getattr(self, f"_{fault.kind}", None)
         if doing is not None:
-            doing(fault)
+            with contextlib.suppress(OSError):  # this process may have no descriptor left, on purpose
+                doing(fault)
 
     def end(self, *, early: bool) -> None:
         """Wait for what is still to come, or let it be: then workers that are stopped stay so."""
@@ -147,7 +148,7 @@ class Outside:
 
     def _signal(self, pid: int | None, number: int, after: float) -> None:
         """To the process that has this number now, whoever has it later."""
-        with contextlib.suppress(OSError):  # it is gone, or this process has no descriptor left, on purpose
+        with contextlib.suppress(ProcessLookupError):
             if pid is not None:
                 self._after(after, _sent, os.pidfd_open(pid), number)
 
