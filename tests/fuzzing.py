@@ -128,3 +128,63 @@ def arguments(rng, function):
 
 def bad(rng):
     return BAD[rng.integers(len(BAD))]
+
+
+TEXTS = (
+    "",
+    "-1",
+    "0",
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "0.5",
+    "9" * 30,
+    "nonsense",
+    "uncoded(",
+    "[]",
+    "/nowhere/at all",
+    "\0",
+    ".",
+    "1j",
+)
+NOTHING = "no such thing"
+"""What is given to commands that would start processes or take long: they refuse it before that."""
+LONG = {"bench": ("names",), "demo": ("out",), "train": ("task",), "measure": ("engine",), "reproduce": ("figure",)}
+
+
+def commands():
+    """(words, parameters) of every command."""
+    import typer
+
+    from unstraggle.app.cli.commands import app
+
+    def walk(command, words):
+        for name, one in getattr(command, "commands", {}).items():
+            yield from walk(one, (*words, name))
+        if not hasattr(command, "commands"):
+            yield words, command.params
+
+    return walk(typer.main.get_command(app), ())
+
+
+def command_line(rng, words, parameters, good):
+    """A command with good arguments and options, but for one or two."""
+    chosen = rng.permutation(len(parameters))[: rng.integers(1, 3)].tolist()
+    line = list(words)
+    for number, one in enumerate(parameters):
+        value = good.get(one.name) if one.required else None
+        if number in chosen:
+            value = TEXTS[rng.integers(len(TEXTS))]
+        if one.name in LONG.get(words[0], ()):
+            value = "/dev/null/none" if one.name == "out" else NOTHING
+        if one.name in ("rounds", "engine") and value is None:
+            value = good[one.name]
+        line += [] if value is None else _given(one, value)
+    return line
+
+
+def _given(one, value):
+    if one.param_type_name == "argument":
+        return [value]
+    return [one.opts[0]] if getattr(one, "is_flag", False) else [one.opts[0], value]
