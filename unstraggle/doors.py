@@ -122,7 +122,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if origin is Literal:
         return isinstance(value, str | int) and value in inside
     if kind in NUMBERS:
-        return NUMBERS[kind](value)
+        return bool(NUMBERS[kind](value))
     if origin is np.ndarray or kind is np.ndarray:
         exact = {np.uint8, np.bool_} & set(get_args(inside[1]) if len(inside) > 1 else ())
         return hasattr(value, "dtype") and np.ndim(value) > 0 and (value.dtype.type in exact if exact else _numeric(value))

@@ -8,7 +8,7 @@ from unstraggle import UnstraggleError, trace
 from ..commands import run
 from ..fuzzing import MODULES, arguments, command_line, commands, public
 
-CALLS, LINES = 55, 12
+CALLS, LINES = 60, 12
 """Of each function, and of each command: some 10,000 in all."""
 
 

@@ -49,6 +49,10 @@ class TwoTrackAdam(Optimizer):
         *,
         decoupled_weight_decay: bool = False,
     ) -> None:
+        params = list(params)
+        _require(
+            "params", params, all(isinstance(one, torch.Tensor | dict | tuple) for one in params), "tensors, or groups of them"
+        )
         _require("lr", lr, lr >= 0, "lr >= 0")
         _require("betas", betas, len(betas) == 2 and all(0 <= beta < 1 for beta in betas), "0 <= beta < 1 for both betas")
         _require("eps", eps, eps >= 0, "eps >= 0")
