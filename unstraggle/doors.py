@@ -72,7 +72,8 @@ def _complaint(function: Any, name: str, args: Any, kwargs: Any, error: Exceptio
         parameter = signature.parameters[key]
         kind = names.kind(parameter.annotation)
         if value is not parameter.default and not _fits(_several(parameter, value), _kind_of(parameter, kind)):
-            return f"{name} needs {key}: {parameter.annotation}, but got {key}={_short(value)}."
+            wanted = getattr(parameter.annotation, "__name__", parameter.annotation)
+            return f"{name} needs {key}: {wanted}, but got {key}={_short(value)}."
     for key, value in given.items():
         if key != "self" and value is not signature.parameters[key].default and _odd(value):
             return f"{name} cannot work with {key}={_short(value)}: {error}."
