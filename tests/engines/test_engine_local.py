@@ -12,6 +12,7 @@ import pytest
 
 from unstraggle import Invalid, Master, UnstraggleError, codes, trace
 from unstraggle.engines import Chaos, Local
+from unstraggle.engines import local as local_engine
 from unstraggle.latency import ShiftedExponential
 from unstraggle.runtime.serve import Job, share_of, stretched
 from unstraggle.runtime.serve import run as serve
@@ -213,3 +214,22 @@ def test_a_script_without_guard_is_told_so(tmp_path):
     done = subprocess.run([sys.executable, str(script), "0"], capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 1 and "needs the guard `if __name__" in done.stderr.splitlines()[-1]
     assert "AssertionError" not in done.stderr
+
+
+def test_ctrl_c_in_the_middle_of_a_burial_spoils_nothing(monkeypatch):
+    """It comes when the burial is over, and the next round goes on with a successor."""
+    engine, forget = Local(Constant(2)), local_engine.forget
+
+    def interrupted(process):
+        signal.raise_signal(signal.SIGINT)
+        forget(process)
+
+    with Master(codes.uncoded(2), engine) as master:
+        run(master)
+        monkeypatch.setattr(local_engine, "forget", interrupted)
+        os.kill(engine.pid(0), signal.SIGKILL)
+        with pytest.raises(KeyboardInterrupt):
+            run(master)
+        monkeypatch.undo()
+        np.testing.assert_allclose(run(master).gradient, 3.0)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

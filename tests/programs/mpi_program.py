@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -107,9 +107,15 @@ def _use(processes, seconds):
 
 def killed_rank():
     """A spare rank takes the place of the first that dies; after the second, the rest goes on while it can."""
-    engine = MPI(Constant(3))
+    print(*{word for word in Path("/proc/self/maps").read_text().split() if "sm_segment" in word}, flush=True)
+    engine = MPI(Leaves(3))
     with Master(codes.cyclic_repetition(3, s=1), engine) as master:
         run(master)
+        before, began = engine.pid(2), time.monotonic()
+        run(master, step=Leaves.step)
+        while engine.pid(2) in (None, before):
+            run(master, delays=np.full(3, 0.05))
+            assert time.monotonic() < began + 60
         os.kill(engine.pid(1), signal.SIGKILL)
         began = time.monotonic()
         while run(master, delays=np.full(3, 0.05)).lost != (1,):
@@ -130,6 +136,22 @@ def killed_rank():
     with Master(codes.uncoded(1), MPI(Constant(1))) as master:
         np.testing.assert_allclose(run(master).gradient, 1.0)
     sys.exit(7)
+
+
+@dataclass(frozen=True, eq=False)
+class Leaves(Constant):
+    """Worker 2 leaves by itself at a step, as by exit(); its successor finds another step."""
+
+    here: int = -1
+    step = 1000
+
+    def share(self, worker, parts):
+        return replace(self, here=worker)
+
+    def grad(self, params, part, where=slice(None), step=0):
+        if (self.here, step) == (2, self.step):
+            os._exit(7)
+        return super().grad(params, part, where, step)
 
 
 def many_kills():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from ..doors import door
 from ..errors import Invalid
 from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Order
@@ -85,7 +86,8 @@ def require_tells(engine: Engine, code: Code) -> None:
         )
 
 
-def prepared(problem: Any, code: Code) -> Problem:
+@door
+def prepared(problem: Problem, code: Code) -> Problem:
     """The problem that a code's workers compute: with encoded partitions where the code wants them, and checked."""
     if code.data is not None:
         from ..problems.base import Encodes  # here: workers start without it
@@ -106,4 +108,4 @@ def prepared(problem: Any, code: Code) -> Problem:
             f"{code.name} mixes {code.messages.mixes} equal blocks of the gradient, but got dim={problem.dim}, which does not "
             f"divide. Add {-problem.dim % code.messages.mixes} parameters that nothing uses, or take another number of blocks."
         )
-    return problem  # type: ignore[no-any-return]
+    return problem

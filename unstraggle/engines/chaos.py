@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..problems.base import Problem
 from ..randomness import Seed, generator
@@ -24,6 +25,7 @@ from ..scheme.code import Code
 from .base import Engine, Processes, Sampled, require_tells
 
 
+@door
 class Chaos:
     """Wraps an engine. All probabilities are 0 unless given; what happens is drawn from `rng`.
 

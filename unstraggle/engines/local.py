@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
 from ..runtime import frame
@@ -48,6 +49,7 @@ class Seat:
     waiting: bytes = b""
 
 
+@door
 class Local:
     """One process a worker. Scripts that use it need the guard `if __name__ == "__main__":`.
 

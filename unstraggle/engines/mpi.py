@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
 from ..runtime import frame, words
@@ -24,7 +25,7 @@ from ..runtime.roster import Roster
 from ..runtime.serve import share_of
 from ..scheme.code import Code
 from .base import prepared
-from .mpi_launch import FAREWELL, is_sibling, wire
+from .mpi_launch import FAREWELL, is_gone, is_sibling, wire
 from .mpi_launch import command as command
 from .mpi_order import NUMBER, PING_TIMES, machine, pack_order
 from .mpi_wire import (
@@ -66,6 +67,7 @@ class Seat:
     waiting: tuple[int, Bytes] | None = None
 
 
+@door
 class MPI:
     """Ranks 1, 2, ... of an MPI job are the workers. The script runs on rank 0 only.
 
@@ -293,6 +295,8 @@ class MPI:
         if not self._roster.time_to_look(now):
             return
         for worker, seat in enumerate(self._seats):
+            if seat.pid and is_gone(seat.pid):  # it has left by itself, as by exit(): MPI tells of those only that were killed
+                self._wire.dead.add(seat.rank)
             joined = self._roster.heard(worker, self._wire.heard.get(seat.rank, -math.inf))
             if joined is not None:
                 self._events.append(joined)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..blocks import block_slices
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem, Restricts, Shares
 from ..runtime.instructions import Tell
@@ -32,6 +33,7 @@ STORE = 1 << 22
 """Bytes of parameters from which they go by Ray's object store, once to each machine: below, a connection is faster."""
 
 
+@door
 class Ray:
     """One actor a worker. Ray starts, places and restarts it; orders and messages take a connection to the master.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
+from ..doors import door
 from ..errors import Invalid
 from ..problems.base import ComputesAll, Listens, Problem
 from ..randomness import Seed, generator
@@ -28,6 +29,7 @@ from .base import prepared
 from .virtual_shifts import VirtualShifts
 
 
+@door
 class Virtual:
     """Arrival times come from a latency model, payloads from the problem: exactly what a live master would decode, in no time.
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..scheme.arrivals import Speeds
@@ -19,6 +20,7 @@ from .order_statistics import order_means
 Times = NDArray[np.float64]
 
 
+@door
 def arrivals(code: Code, durations: Times) -> Times:
     """(R, M) arrival times from (R, T) durations of the tasks: a worker does its tasks one after the other."""
     padded = np.concatenate([durations, np.zeros((len(durations), 1))], axis=1)

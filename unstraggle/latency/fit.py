@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..trace import Trace
@@ -109,6 +110,7 @@ class Fit:
         return "\n".join([*lines, self.verdict, *([str(self.fixed)] if self.fixed else [])])
 
 
+@door
 def fit(times: ArrayLike | Trace, rng: Seed = 0) -> Fit:
     """The family that explains measured times, if one does: by maximum likelihood, ranked by AIC, judged by the KS distance.
 

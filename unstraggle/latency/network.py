@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.arrivals import Resumes, delivered, task_seconds
 from ..scheme.code import Code
 from .base import Times
 
 
+@door
 @dataclass(frozen=True)
 class Network:
     """A latency model plus the way of the messages to the master, over one link per worker and over the master's own.

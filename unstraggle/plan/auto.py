@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codes import fractional_repetition, uncoded, uncoded_mmc
+from ..doors import door
 from ..errors import Invalid
 from ..latency import FixedCost, Latency, Network, OneSpeed, Replay, arrivals
 from ..latency.base import per_task
@@ -68,6 +69,7 @@ class Setting:
     carry: bool
 
 
+@door
 def auto(
     source: Any,
     n: int | None = None,

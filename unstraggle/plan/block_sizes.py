@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codes import blocks, cyclic_repetition, partial_stragglers, uncoded
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed
 from ..scheme.code import Code
@@ -21,6 +22,7 @@ from .runtime import Runtime, Sampled, Vector, expected, require_one_speed, runt
 METHODS = ("optimal", "subgradient", "time", "frequency", "single", "tandon", "tandon_tuned", "ferdinand")
 
 
+@door
 def block_sizes(
     latency: Any,
     n: int,

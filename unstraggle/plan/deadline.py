@@ -15,6 +15,7 @@ from ..checks import require_workers
 from ..codes.approximate import row_sums
 from ..codes.optimally_structured import optimally_structured, overlap
 from ..codes.quantized import with_bits
+from ..doors import door
 from ..errors import Invalid
 from ..latency import FixedCost, Heterogeneous
 from ..latency.base import per_task
@@ -60,6 +61,7 @@ class Trial:
         return self.tau * (1 + self.error)
 
 
+@door
 def deadline(
     latency: Any,
     n: int,

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..checks import require_load
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..scheme.arrivals import Latency
@@ -25,6 +26,7 @@ RESOLUTION = 0.005
 """Plans that gain less time than this fraction over a cheaper one are left out of the front."""
 
 
+@door
 def orders(
     latency: Latency,
     n: int,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..checks import require_workers
 from ..codes import cyclic_repetition, fractional_repetition, uncoded
+from ..doors import door
 from ..errors import Invalid
 from ..latency.base import Family, OneSpeed, per_task
 from ..randomness import Seed, generator
@@ -44,6 +45,7 @@ class Option(NamedTuple):
         }
 
 
+@door
 def redundancy(latency: Latency, n: int, *, rounds: int = 20_000, rng: Seed = 0, carry: bool = True) -> Plan:
     """The s for which a code with one message per worker takes least time, among cyclic and fractional repetition.
 

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from .message import Bytes, Message
 
@@ -52,6 +53,7 @@ def _weights() -> NDArray[np.uint64]:
 WEIGHTS = _weights()
 
 
+@door
 def checksum(payload: Bytes) -> int:
     """Of the payload's 64-bit words and where each stands: a change, a rotation, or an exchange shows, at the speed of memory.
 

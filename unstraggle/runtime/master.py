@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import statistics
 import threading
 from collections import deque
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..engines.base import Engine, Sampled, Tells, require_tells
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
@@ -24,6 +27,7 @@ from .estimate import Estimate
 from .events import Arrived, Dropped, Elapsed, Event
 from .gather import Gather
 from .instructions import Ask, Cancel, Fail, Instruction, Say, Tell, Until
+from .interrupts import LOOK, Interrupts
 from .log import Log
 from .message import Incoming, Message, Order, WorkerFailed
 from .recorder import Recorder
@@ -46,6 +50,7 @@ FIRST_LIMIT = 1.0
 """Seconds after which a patient master that waits asks again while the usual time is not known; then twice that, and so on."""
 
 
+@door
 class Master:
     """Gradients, round after round, from workers of which some are late, lost or wrong.
 
@@ -99,9 +104,12 @@ class Master:
         self._busy_workers: tuple[int, ...] = ()
         self._eps = require_digits(self.code, np.dtype(engine.problem.dtype))
         require_tells(engine, self.code)
-        self._log, self._recorder = Log(log), Recorder(self.code, trace)
-        engine.open(self.code)
+        self._recorder, self._log = Recorder(self.code, trace), Log(log)
         self._gathers: tuple[Code, Gather] | None = None
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._log.close)
+            engine.open(self.code)
+            undo.pop_all()
 
     def gradient(
         self,
@@ -118,11 +126,19 @@ class Master:
         if not self._busy.acquire(blocking=False):
             raise Invalid("A master computes one gradient at a time, but another thread is in one. Use one master per thread.")
         try:
-            return self._gradient(_checked(params, self.engine), step, delays, context)
+            with Interrupts() as interrupts:
+                return self._gradient(_checked(params, self.engine), step, delays, context, interrupts)
         finally:
             self._busy.release()
 
-    def _gradient(self, values: NDArray[Any], step: int | None, delays: NDArray[np.float64] | None, context: bytes) -> Estimate:
+    def _gradient(
+        self,
+        values: NDArray[Any],
+        step: int | None,
+        delays: NDArray[np.float64] | None,
+        context: bytes,
+        interrupts: Interrupts,
+    ) -> Estimate:
         number, self._count = self._count, self._count + 1
         code = self._code_of(number)
         changed = None if code is self.code else code
@@ -131,7 +147,7 @@ class Master:
         current = Current(self.engine, self._gather(code), round, order, self._log, self._left)
         self._left = None
         try:
-            current.run()
+            current.run(interrupts, math.inf if self._sampled else LOOK)
         except BaseException:
             self.engine.cancel(number, tuple(range(self.code.n)))
             raise
@@ -202,8 +218,8 @@ class Current:
         self._until: float | None = None
         self.bytes = 0
 
-    def run(self) -> None:
-        """Start the round and take events until it is over."""
+    def run(self, interrupts: Interrupts, look: float) -> None:
+        """Start the round and take events until it is over. look: seconds between two looks for interrupts."""
         self._gather.clear()
         if self._left is not None:
             self.outside = max(0.0, self._engine.clock() - self._left)
@@ -211,12 +227,25 @@ class Current:
         self._log.begin(self.round)
         self._follow((), self.round.begin())
         while self.round.open:
-            incoming = self._engine.next(self._until)
+            incoming = self._engine.next(self._pause(look))
+            interrupts.heed()
+            if not incoming and not self._due():
+                continue
             events = tuple(map(self._event, incoming)) or (Elapsed(self._engine.clock()),)
             instructions = self.round.feed(*events)
             self._keep()
             self._follow(events, instructions)
         self._engine.cancel(self.round.number, tuple(range(self.round.code.n)))
+
+    def _pause(self, look: float) -> float | None:
+        """Until when to wait for events."""
+        soon = self._engine.clock() + look
+        until = soon if self._until is None else min(soon, self._until)
+        return until if until < math.inf else None
+
+    def _due(self) -> bool:
+        """Whether the round wants to be told that time has passed."""
+        return self._until is not None and self._engine.clock() >= self._until
 
     def _event(self, incoming: Incoming) -> Event:
         """What the round is told: damaged messages do not count as arrived."""

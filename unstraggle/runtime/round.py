@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.code import Code
 from ..scheme.decoders import Decoded, decode, is_exact
@@ -42,6 +43,7 @@ class Terms:
     busy: tuple[int, ...] = ()
 
 
+@door
 class Round:
     """One gradient at the master: feed it events, follow its instructions, and ask it for weights when it is over.
 

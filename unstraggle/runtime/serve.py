@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.program import Outgoing, Program
 from .payload import number_type, pack
@@ -87,6 +88,7 @@ class Share:
         return isinstance(self.problem, Listens)
 
 
+@door
 def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: Callable[[float], None]) -> None:
     """Compute an order and send each message when it is due. wait(t): until t on the monotonic clock, or raise `Abandoned`.
 
@@ -168,6 +170,7 @@ def stretched(times: Times, begin: float, end: float, work: tuple[float, ...]) -
     return [begin, *np.repeat(ends, 2)[:-1].tolist()]
 
 
+@door
 def share_of(problem: Any, code: Code, worker: int, checked: bool = True) -> Share:
     """What a worker of a code gets once; the problem is one that fits the code (see `engines.prepared`)."""
     program, slices = code.program(worker), tuple(block_slices(problem.dim, code.blocks))

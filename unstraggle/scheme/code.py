@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from ..blocks import block_slices
+from ..checks import sparse
+from ..doors import door
 from ..errors import Invalid
 from ..quantizers.base import Codec
 from ..quantizers.plain import PLAIN, Plain
@@ -28,6 +30,7 @@ FULL_BITS = PLAIN.bits
 """Bits per coordinate of a message that is not quantised."""
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class Tasks:
     """What the workers compute: row t is one partial gradient. A worker's rows, in order, are its queue.
@@ -67,6 +70,7 @@ class Tasks:
         return position
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class Messages:
     """What the workers send: row m is one linear combination of partial gradients over one block of coordinates.
@@ -131,6 +135,7 @@ class Messages:
         return _frozen(np.array([isinstance(codec, Plain) for codec in self.codec], dtype=bool))
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class Code:
     """A scheme: who computes what, who sends what after how many tasks, and how what arrived is decoded.
@@ -349,7 +354,7 @@ def _require_positive(name: str, values: NDArray[np.float64]) -> None:
 
 
 def _sparse(coef: Any, size: int) -> csr_array[Any]:
-    table = csr_array(coef, copy=True)
+    table: csr_array[Any] = sparse("Messages.coef", coef)
     table.sum_duplicates()
     table.eliminate_zeros()
     if table.shape[0] != size:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from ..doors import door
 from ..errors import Invalid
 from .code import Code, Messages, Tasks
 from .decoders import Linear, Parts, parts_of
@@ -61,6 +62,7 @@ def read(path: PLACE, decoders: Sequence[type[Linear]] = (), codecs: Sequence[ty
         raise Invalid(f"{os.fspath(path)!r} is not a saved code, or it is damaged: {type(error).__name__}: {error}.") from error
 
 
+@door
 def same_code(first: Code, second: Code) -> bool:
     """Whether two codes do the same to the bit, whatever their names are: equal tables, decoders, blocks, data and bits.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from .code import Code
 from .decoders import is_exact
@@ -83,6 +84,7 @@ def code_and_stop(code: Code | Planned, stop: Stop | None = None, by: By | None 
     return code, chosen
 
 
+@door
 @dataclass(frozen=True)
 class Recovered:
     """As soon as the gradient can be decoded exactly: by the code's rule, or by span as soon as linear algebra allows.
@@ -118,6 +120,7 @@ class Recovered:
         return np.asarray(recovery_times.span_part_times(code, arrivals).max(axis=1))
 
 
+@door
 @dataclass(frozen=True)
 class Deadline:
     """At a fixed time after the start, or when everything has arrived before it."""
@@ -140,6 +143,7 @@ class Deadline:
         return np.asarray(np.minimum(self.seconds, arrivals.max(axis=1)))
 
 
+@door
 @dataclass(frozen=True)
 class Count:
     """When enough workers have been heard of, or enough messages are there: ignore the slowest."""
@@ -174,6 +178,7 @@ class Count:
             raise Invalid(f"Count({self.count}) waits for more than the {most} {self.of} of {code.name}. Lower the count.")
 
 
+@door
 @dataclass(frozen=True, init=False)
 class First:
     """At the first of several stop rules, such as First(Recovered(), Deadline(2.0))."""
@@ -204,6 +209,7 @@ class First:
         return times
 
 
+@door
 @dataclass(frozen=True)
 class Linger:
     """A while longer than another stop rule (`factor` times its time), or until everything has arrived.

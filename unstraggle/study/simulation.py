@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..runtime.events import Arrived, Elapsed, Event
@@ -37,6 +38,11 @@ Result = tuple[NDArray[Any], ...]
 """Ends of the rounds, messages sent, whether the gradient was exact, and its relative error."""
 
 
+MOST_ROUNDS = 10**9
+"""More do not fit into memory."""
+
+
+@door
 def simulate(
     code: Code | Planned,
     latency: Latency,
@@ -70,16 +76,21 @@ def simulate(
     >>> round(simulate(cyclic_repetition(40, s=9), ShiftedExponential(10, 0.01), rounds=20_000, rng=1, carry=True).time.mean, 2)
     1.58
     """
-    if rounds < 1 or (precision is not None and not precision > 0):
-        raise Invalid(f"simulate needs rounds >= 1 and precision > 0, but got rounds={rounds}, precision={precision}.")
+    if not 1 <= rounds <= MOST_ROUNDS or (precision is not None and not precision > 0):
+        raise Invalid(
+            f"simulate needs rounds >= 1, at most {MOST_ROUNDS}, and precision > 0, but got {rounds} and {precision}."
+        )
     code, stop = code_and_stop(code, stop, by)
     if require_sending(sending) == "cluster_stop":
         require_stop_by(stop)
     chunk = partial(_chained_chunk if carry else _chunk, code, latency, stop, sending)
+    if code.handing is not None:
+        chunk = partial(_handed_chunk, code, latency, carry)
     result = _collect(chunk, rounds, generator(rng), precision, threads, progress, carry)
     return Rounds(code.name, *(Sample(values, carry) for values in result))
 
 
+@door
 def replay(
     code: Code | Planned,
     times: NDArray[np.float64],
@@ -91,10 +102,19 @@ def replay(
 ) -> Rounds:
     """Feed (R, M) arrival times, one event after the other, through a real `Round`: the slow twin of `simulate`.
 
-    carry: the times are the (R, T) seconds that tasks take, and workers stay in those that they are in when a round ends.
+    carry: the times are the (R, T) seconds that tasks take, and workers stay in those that they are in when a round ends. So
+    they are for codes that hand out tasks, with carry-over and without.
     """
     code, stop = code_and_stop(code, stop, by)
+    width = len(code.tasks) if carry or code.handing is not None else len(code.messages)
+    if np.shape(times)[1:] != (width,):
+        what = "seconds of tasks" if width == len(code.tasks) else "arrival times"
+        raise Invalid(f"replay needs {what} (rounds, {width}), but got shape {np.shape(times)}.")
     checked(times, "replay")
+    if code.handing is not None:
+        from .handed import replayed
+
+        return Rounds(code.name, *(Sample(values, carry) for values in _exact(*replayed(code, times, carry))))
     rounds = _replay_chain(code, stop, sending, times) if carry else _replay_rounds(code, stop, sending, times)
     return Rounds(code.name, *(Sample(values, carry) for values in _told(rounds)))
 
@@ -206,6 +226,24 @@ def _chained_chunk(
         piece, free = chained(size, _work(code, model, size, rng, one_speed), play, free)
         pieces.append(piece)
     return tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
+
+
+def _handed_chunk(code: Code, latency: Any, carry: bool, first: int, rounds: int, rng: np.random.Generator) -> Result:
+    """Rounds of a code that hands out tasks, from one random stream and one after the other."""
+    from .handed import handed
+
+    free, pieces = np.zeros(code.n), []
+    one_speed = isinstance(latency, Speeds) and latency.speeds(code.n, 0, rng) is not None
+    step = max(1, CHUNK_BYTES // (8 * (code.n if one_speed else len(code.tasks))))
+    for at in range(0, rounds, step):
+        size = min(step, rounds - at)
+        times, sent, free = handed(code, _from_round(latency, first + at), size, rng, free, carry)
+        pieces.append(_exact(times, sent, np.zeros(size)))
+    return tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
+
+
+def _exact(times: NDArray[np.float64], sent: NDArray[Any], residual: NDArray[np.float64]) -> Result:
+    return times, sent, *_worth(times, residual)
 
 
 def _work(code: Code, latency: Any, rounds: int, rng: np.random.Generator, one_speed: bool) -> Any:

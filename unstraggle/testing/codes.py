@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import require_count
+from ..doors import door
 from ..errors import NotRecovered
 from ..latency import ShiftedExponential
 from ..randomness import Seed, generator
@@ -49,6 +51,7 @@ class CodeReport:
         return {kind: self.noise_gain.worst * eps <= tolerance(eps) for kind, eps in kinds.items()}
 
 
+@door
 def check_code(
     code: Code, *, sets: int = 50, rounds: int = 200, p: ArrayLike = 0.2, unbiased: bool = False, rng: Seed = 0
 ) -> CodeReport | ApproximateReport:
@@ -64,6 +67,8 @@ def check_code(
     True
     """
     random = generator(rng)
+    sets = require_count("check_code", "sets", sets, 1, 10**6, "Give the number of random survivor sets.")
+    rounds = require_count("check_code", "rounds", rounds, 1, 10**6, "Give the number of rounds to simulate.")
     code.check()
     if code.handing is not None:
         counted, error = check_handed(code, sets, rounds, random)

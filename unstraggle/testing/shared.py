@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..latency.base import arrivals
 from ..problems import LeastSquares
@@ -50,6 +51,7 @@ def check_pickled(code: Code, worker: int) -> Program:
 Payloads = dict[int, NDArray[np.float64]]
 
 
+@door
 def example_payloads(code: Code, rng: Seed = 0, dim: int = 24) -> tuple[Payloads, NDArray[np.float64]]:
     """What the workers would send for a random least-squares problem, and the true gradient (dim,)."""
     payloads, grads = example_grads(code, rng, dim)
