@@ -72,11 +72,12 @@ def train(
 
     Example: unstraggle train --task mnist --factor 5 --steps 60 -o out/train
     """
-    _check(workers, slow, steps, repeats, scheme or [], advise, out)
+    _check_numbers(workers, slow, steps, repeats)
+    require_known("task", task, TASKS)
     about: dict[str, Any] = {"task": task, "workers": workers, "slow": slow, "changing": changing, "factor": factor}
     about |= {"unit": unit, "by_label": by_label, "steps": steps, "repeats": repeats, "seed": seed}
-    require_known("task", task, TASKS)
     about |= announce(about, quiet=as_json)
+    _check_schemes(workers, scheme or [], advise, steps * repeats, out)
     began = time.perf_counter()
     comparison, tasks = modules()
     machines = comparison.Machines(workers, unit, slow, factor, changing, seed)
@@ -116,19 +117,21 @@ def modules() -> tuple[Any, Any]:
     return comparison, tasks
 
 
-def _check(workers: int, slow: int, steps: int, repeats: int, schemes: list[str], advise: bool, out: Path | None) -> None:
-    """Before anything is trained."""
-    from ...plan.auto import LEAST_ROUNDS
-    from ...study.expression import find_code
-
+def _check_numbers(workers: int, slow: int, steps: int, repeats: int) -> None:
+    """Before anything is said, so without a large import."""
     if workers < 4 or workers % 4:
         raise Invalid(f"--workers must be a multiple of 4, but is {workers}.")
     if not 0 <= slow < workers or steps < 1 or repeats < 1:
         raise Invalid("--slow must be below --workers, and --steps and --repeats at least 1.")
-    if advise and (out is None or steps * repeats < LEAST_ROUNDS):
-        raise Invalid(
-            f"--advise reads the trace in --out, and needs {LEAST_ROUNDS} steps times repeats. Give -o, or more steps."
-        )
+
+
+def _check_schemes(workers: int, schemes: list[str], advise: bool, rounds: int, out: Path | None) -> None:
+    """Before anything is trained."""
+    from ...plan.auto import LEAST_ROUNDS
+    from ...study.expression import find_code
+
+    if advise and (out is None or rounds < LEAST_ROUNDS):
+        raise Invalid(f"--advise reads the trace in --out, of {LEAST_ROUNDS} steps times repeats or more. Give -o, or more steps.")
     for code in map(find_code, schemes):
         if code.n != workers:
             raise Invalid(f"{code.name} is for {code.n} workers, but --workers is {workers}. Change one of them.")
