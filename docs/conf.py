@@ -45,7 +45,9 @@ def _escaped(text: str) -> str:
 
 
 def generated_pages(app: Any) -> None:
-    """Write what the catalogue, the gallery and the benchmarks include, before any page is read."""
+    """Write what the catalogue, the gallery and the benchmarks include, before any page is read, where those pages are."""
+    if not (Path(app.srcdir) / "catalogue.md").exists():
+        return
     from generate import write
 
     write(Path(app.srcdir))
