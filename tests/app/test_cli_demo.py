@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import unstraggle as us
+from unstraggle.app import comparison
 from unstraggle.app.cli import train
 from unstraggle.app.machines import Machines, OnMachines
 from unstraggle.app.verdict import conclude
@@ -110,6 +111,18 @@ def test_a_busy_machine_shows_in_the_trace():
     trace = recorded(MACHINES)
     assert MACHINES.stretch(trace) == pytest.approx(1.0, abs=0.05)
     assert MACHINES.stretch(from_seconds(1.5 * trace.seconds)) > 1.4
+
+
+def test_what_is_advised_is_trained_last_unless_it_was(monkeypatch, tmp_path):
+    monkeypatch.setattr(train, "read_trace", lambda folder: recorded(MACHINES))
+    chosen = comparison.entries(8, 1)
+    about = {}
+    rows = list(train._with_advice(list(chosen), about, tmp_path, lambda *_: None))
+    advised = about["found"].advice.chosen
+    assert rows[:-1] == list(chosen) and rows[-1].name == "as advised" and rows[-1].scheme is advised.plan
+    assert rows[-1].code == advised.name and rows[-1].folder == "as-advised"
+    known = [chosen[0], comparison.Entry("mine", advised.name)]
+    assert list(train._with_advice(known, {}, tmp_path, lambda *_: None)) == known
 
 
 def test_advice_needs_a_trace():

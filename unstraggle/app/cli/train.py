@@ -131,7 +131,9 @@ def _check_schemes(workers: int, schemes: list[str], advise: bool, rounds: int, 
     from ...study.expression import find_code
 
     if advise and (out is None or rounds < LEAST_ROUNDS):
-        raise Invalid(f"--advise reads the trace in --out, of {LEAST_ROUNDS} steps times repeats or more. Give -o, or more steps.")
+        raise Invalid(
+            f"--advise reads the trace in --out, of {LEAST_ROUNDS} steps times repeats or more. Give -o, or more steps."
+        )
     for code in map(find_code, schemes):
         if code.n != workers:
             raise Invalid(f"{code.name} is for {code.n} workers, but --workers is {workers}. Change one of them.")
