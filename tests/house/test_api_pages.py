@@ -1,4 +1,4 @@
-"""Every public name stands in the API page: what `automodule` and `autoclass` there take from the modules, read without Sphinx."""
+"""Every public name stands in the API page: what its directives take from the modules, read without Sphinx."""
 
 import importlib
 import re
