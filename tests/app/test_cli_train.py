@@ -71,6 +71,6 @@ def test_the_demo(tmp_path):
     about = json.loads((tmp_path / "summary.json").read_text())
     assert (
         about["conclusion"]["said"] == "code"
-        and "a different worker is slow" in run("diagnose", tmp_path / "wait-for-all").stdout
+        and "a different worker is slow" in run("diagnose", str(tmp_path / "wait-for-all")).stdout
     )
     assert json.loads((tmp_path / "config.json").read_text())["options"] == {"seed": 0}
