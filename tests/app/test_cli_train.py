@@ -66,5 +66,11 @@ def test_demo_says_at_once_when_it_cannot_write():
 def test_the_demo(tmp_path):
     table = run_process("demo", "-o", str(tmp_path)).stdout
     assert "wait for all" in table and "multi-message" in table and max(map(len, table.splitlines()[:-1])) <= 80
+    assert "diagnose:" in table and "plan auto:" in table and "measured:" in table
     assert is_a_picture(tmp_path / "loss.png")
+    about = json.loads((tmp_path / "summary.json").read_text())
+    assert (
+        about["conclusion"]["said"] == "code"
+        and "a different worker is slow" in run("diagnose", str(tmp_path / "wait-for-all")).stdout
+    )
     assert json.loads((tmp_path / "config.json").read_text())["options"] == {"seed": 0}
