@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from functools import cache
 from typing import NamedTuple
 
 import pytest
@@ -75,15 +76,20 @@ def _as_a_program(args):
 @contextlib.contextmanager
 def _written_to(number, name):
     """[text] of what is written meanwhile to a file descriptor, by this process and those that it starts."""
-    kept, text = os.dup(number), []
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), number)
-        try:
-            with open(number, "w", closefd=False, encoding="utf-8") as stream, pytest.MonkeyPatch.context() as patch:
-                patch.setattr(sys, name, stream)
-                yield text
-        finally:
-            os.dup2(kept, number)
-            os.close(kept)
-            file.seek(0)
-            text.append(file.read().decode())
+    kept, text, file = os.dup(number), [], _file(number)
+    os.ftruncate(file, 0)
+    os.dup2(file, number)
+    try:
+        with open(number, "w", closefd=False, encoding="utf-8") as stream, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, name, stream)
+            yield text
+    finally:
+        os.dup2(kept, number)
+        os.close(kept)
+        text.append(os.pread(file, os.fstat(file).st_size, 0).decode())
+
+
+@cache
+def _file(number):
+    """One nameless file for all commands: workers that are forked by an older process write to the same."""
+    return os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR | os.O_APPEND)
