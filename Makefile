@@ -2,6 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 READY := .venv/.ready
+WARM := .venv/.warm
 # Tests start Python hundreds of times: compiled modules are kept, else importing PyTorch takes twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -10,8 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(READY)  ## train a real model with slow workers, coded against uncoded, into out/demo
 	.venv/bin/unstraggle demo -o out/demo
 
-test: check  ## lint, types and all tests; three at a time, for many of them wait
-	$(PY) -m pytest -n 3 --dist loadgroup
+test: check $(WARM)  ## lint, types and all tests; four at a time, for many of them wait
+	$(PY) -m pytest -n 4 --dist loadgroup
 
 check: $(READY)  ## lint and types only
 	$(PY) -m ruff check .
@@ -32,3 +33,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --no-compile -c constraints.txt -e '.[dev]'  # most modules are never imported
 	touch $(READY)
+
+$(WARM): $(READY)
+	$(PY) -m tests.warm_up
+	touch $(WARM)
