@@ -1,310 +1,247 @@
-"""Figures 3b, 3c and the detector of paper [C] at full size on one GPU: ResNet-50, a GPT-2-sized transformer, SSDLite.
+"""Figures 3b and 3c of paper [C] at full size on one GPU: ResNet-50 and a transformer of GPT-2's size, rates tuned per scheme.
 
-Run it on a machine with CUDA and torchvision: python -m benchmarks.training_gpu [RESULT.json] [SECONDS] [MODEL ...]
-A MODEL is resnet, transformer or detector; rows of the other models in RESULT.json stay.
-The data are synthetic but learnable (ResNet-50, SSDLite) or the text of Python's manual (transformer). Workers take turns on
-the GPU; their gradients, quantised messages and the decoding are real. SGD computes all partitions as one batch.
+Run it on a machine with CUDA and torchvision: python -m benchmarks.training_gpu --out RESULT.json --seconds 540
+Every run is written at once and never repeated, so that a command that was stopped goes on where it stopped. The data are
+synthetic but learnable (ResNet-50) or the text of Python's manual (transformer). Workers take turns on the GPU; their
+gradients, quantised messages and the decoding are real. Two seeds find each scheme's rate, by threes; others are run there.
 """
 
+import argparse
 import json
-import sys
-import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
-from functools import cache, partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
-from unstraggle.papers.quantized_osgc.schemes import Cluster, scheme, straggle_probabilities
-from unstraggle.problems.coco import Coco
-from unstraggle.runtime.payload import rounding_seed
+from unstraggle.statistics import mean_and_half
 
 from .common import RESULTS
+from .full_size.replica import Replica
+from .full_size.runs import LAST, Run, estimate, train
+from .full_size.tasks import DEVICE, TASKS
 
-WORKERS, EACH = 50, 7
-SCHEMES = ("SGD", "proposed", "OSGC")
-EVERY, SEEDS = 10, (0, 1)
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-Batch = Any
-Loss = Callable[[nn.Module, Batch], Tensor]
+EACH = 7
+"""Bits per worker and coordinate, as in the paper: B = 350."""
 
+SCHEMES = {
+    "OSGC": 1.0,
+    "proposed": 1.0,
+    "proposed, qsgd omega": 1.0,
+    "proposed, measured omega": 1.0,
+    "SGC": 1.0,
+    "IS-SGD": 9.0,
+    "SGD": 3.0,
+}
+"""Where the search for the rate starts, in rates of the task. The mean gradient of IS-SGD is a tenth of the true one."""
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """A model, its mean loss on a batch, its batches by (partition, step) and how several become one, and what is tried."""
-
-    name: str
-    build: Callable[[], nn.Module]
-    loss: Loss
-    batch: Callable[[int, int], Batch]
-    join: Callable[[list[Batch]], Batch]
-    rates: tuple[float, ...]
-    steps: int
-
-
-class Block(nn.Module):
-    """A layer of GPT-2: attention and a perceptron, each after a layer norm."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.ask, self.answer = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.think = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in self.ask(self.first(x)).chunk(3, dim=-1))
-        seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.answer(seen.transpose(1, 2).flatten(-2))
-        return x + self.think(self.second(x))
+REFERENCE = "OSGC"
+TUNING, MOST_TRIED, FACTOR = (1000, 1001), 6, 3.0
+NEAR = 1.05
+"""Losses up to so many times the least are nearly as good."""
 
 
-class GPT2(nn.Module):
-    """The 124 M parameters of GPT-2 small: 12 layers of width 768, 50,257 tokens, tied embeddings."""
+class Book:
+    """The runs done so far, in a file; `row` gives a run's, and does it where there is time, else None."""
 
-    def __init__(self, tokens: int = 50257, width: int = 768, layers: int = 12, length: int = 1024) -> None:
-        super().__init__()
-        self.token, self.place = nn.Embedding(tokens, width), nn.Embedding(length, width)
-        self.layers = nn.Sequential(*(Block(width, 12) for _ in range(layers)))
-        self.last = nn.LayerNorm(width)
-        for p in self.parameters():
-            if p.dim() > 1:
-                nn.init.normal_(p, std=0.02)
+    def __init__(self, path: Path, until: float, each: int = EACH, also: Sequence[Path] = ()) -> None:
+        self.path, self.until, self.each = path, until, each
+        self.rows: dict[Run, dict[str, Any]] = {}
+        for file in (*also, *([path] if path.exists() else [])):
+            for row in json.loads(file.read_text())["runs"]:
+                self.rows[Run(row["task"], row["scheme"], row["rate"], row["seed"], row["steps"])] = row
 
-    def forward(self, text: Tensor) -> Tensor:
-        x = self.layers(self.token(text) + self.place.weight[: text.shape[1]])
-        return self.last(x) @ self.token.weight.T
+    def row(self, replica: Replica, run: Run) -> dict[str, Any] | None:
+        if run not in self.rows:
+            if time.perf_counter() + 1.2 * self._longest(run.task) > self.until:
+                return None
+            self.rows[run] = train(replica, run, self.each)
+            print(f"{run.task:<12} {run.scheme:<26} {run.rate:<8g} {run.seed:<5}", self.rows[run]["final"], flush=True)
+            self.write()
+        return self.rows[run]
 
+    def _longest(self, task: str) -> float:
+        """Of the last few: the first one waits for kernels to be compiled."""
+        return max([row["seconds"] for run, row in self.rows.items() if run.task == task][-4:], default=0.0)
 
-def group_norm(channels: int) -> nn.Module:
-    """In place of batch normalisation, whose statistics would depend on who computes what."""
-    return nn.GroupNorm(8, channels)
-
-
-def resnet() -> Task:
-    """Ten patterns, shifted by up to 8 pixels and noisy, in 64 x 64 pixels."""
-    from torchvision.models import resnet50
-
-    patterns = torch.randn(10, 3, 8, 8, generator=torch.Generator().manual_seed(0)).to(DEVICE)
-
-    @cache  # every run takes the same batches, and drawing them takes longer than SGD
-    def batch(part: int, step: int, size: int = 8) -> Batch:
-        generator = torch.Generator().manual_seed(hash((part, step)) % 2**31)
-        labels, noise = torch.randint(0, 10, (size,), generator=generator), torch.randn(size, 3, 64, 64, generator=generator)
-        shift = torch.randint(0, 9, (2,), generator=generator).tolist()
-        images = nn.functional.interpolate(patterns[labels.to(DEVICE)], size=64, mode="bilinear").roll(shift, (2, 3))
-        return images + noise.to(DEVICE), labels.to(DEVICE)
-
-    def loss(model: nn.Module, b: Batch) -> Tensor:
-        with torch.autocast(DEVICE, dtype=torch.bfloat16):
-            return nn.functional.cross_entropy(model(b[0]).float(), b[1])
-
-    def join(batches: list[Batch]) -> Batch:
-        return tuple(torch.cat(column) for column in zip(*batches, strict=True))
-
-    build = partial(resnet50, weights=None, norm_layer=group_norm, zero_init_residual=True)
-    return Task("ResNet-50", build, loss, batch, join, (0.03, 0.1, 0.3), 100)
+    def write(self) -> None:
+        about = {
+            "benchmark": "training_gpu",
+            "repeat": "python -m benchmarks.training_gpu",
+            "date": date.today().isoformat(),
+            "hardware": torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU",
+            "versions": {"torch": torch.__version__},
+            "setting": f"n = k, B = {self.each} n, one norm per message; loss: mean training loss of the last {LAST} steps; "
+            f"rates found on seeds {TUNING[0]}, {TUNING[1]}; 95 % intervals by Student's t; gap: to {REFERENCE}, seed by seed",
+        }
+        waiting = self.path.with_suffix(".part")
+        waiting.write_text(
+            json.dumps(about | {"summary": summary(list(self.rows.values())), "runs": [*self.rows.values()]}) + "\n"
+        )
+        waiting.replace(self.path)
 
 
-def transformer() -> Task:
-    """Next bytes of pydoc_data.topics, sequences of 256."""
-    from pydoc_data.topics import topics
-
-    text = torch.tensor(list("\n\n".join(topics[name] for name in sorted(topics)).encode())).to(DEVICE)
-    size = len(text) // WORKERS
-
-    def batch(part: int, step: int, count: int = 2) -> Batch:
-        generator = torch.Generator().manual_seed(hash((part, step)) % 2**31)
-        starts = part * size + torch.randint(0, size - 257, (count,), generator=generator)
-        return torch.stack([text[start : start + 257] for start in starts.tolist()])
-
-    def loss(model: nn.Module, b: Batch) -> Tensor:
-        with torch.autocast(DEVICE, dtype=torch.bfloat16):
-            return nn.functional.cross_entropy(model(b[:, :-1]).flatten(0, 1), b[:, 1:].flatten())
-
-    return Task("GPT-2, 124 M", GPT2, loss, batch, torch.cat, (0.01, 0.03, 0.1), 100)
+def study(replica: Replica, book: Book, steps: int, seeds: int, without: Sequence[str] = ()) -> bool:
+    """All schemes: their rates, then `seeds` runs each, seed by seed; False where time was up."""
+    name, rates = replica.task.name, {}
+    for label, factor in SCHEMES.items():
+        if label in without:
+            continue
+        found = best_rate(lambda rate, label=label: _tuned(replica, book, label, rate, steps), replica.task.rate * factor)
+        if found is None:
+            return False
+        rates[label] = found
+    runs = [Run(name, label, rates[label], seed, steps) for seed in range(seeds) for label in rates]
+    return all(book.row(replica, run) is not None for run in runs)
 
 
-def detector() -> Task:
-    """SSDLite320 with MobileNetV3-Large, 91 classes, on pictures of coloured squares that are stored and read as COCO."""
-    from torchvision.models.detection import ssdlite320_mobilenet_v3_large
-
-    folder = Path(tempfile.mkdtemp())
-    data = Coco.read(draw_squares(folder, 400), folder)
-    images = [torch.from_numpy(data.image(i)).to(DEVICE) for i in range(len(data))]
-    goals = [
-        {"boxes": torch.from_numpy(b).to(DEVICE), "labels": torch.from_numpy(c).to(DEVICE)}
-        for b, c in zip(data.boxes, data.categories, strict=True)
-    ]
-
-    def batch(part: int, step: int, size: int = 4) -> Batch:
-        mine = np.arange(part, len(data), WORKERS)
-        picked = np.random.default_rng((part, step)).choice(mine, size, replace=False).tolist()
-        return [images[i] for i in picked], [goals[i] for i in picked]
-
-    def loss(model: nn.Module, b: Batch) -> Tensor:
-        found: dict[str, Tensor] = model(*b)
-        return sum(found.values(), torch.zeros((), device=DEVICE))
-
-    def join(batches: list[Batch]) -> Batch:
-        return tuple([one for part in column for one in part] for column in zip(*batches, strict=True))
-
-    build = partial(ssdlite320_mobilenet_v3_large, weights=None, weights_backbone=None, num_classes=91, norm_layer=group_norm)
-    return Task("SSDLite, MobileNetV3-Large", build, loss, batch, join, (0.003, 0.01), 40)
+def _tuned(replica: Replica, book: Book, label: str, rate: float, steps: int) -> float | None:
+    """Mean final loss of the tuning seeds, infinite where one diverged; None where time was up."""
+    found = [book.row(replica, Run(replica.task.name, label, rate, seed, steps)) for seed in TUNING]
+    return None if None in found else mean_final([row for row in found if row])
 
 
-def draw_squares(folder: Path, count: int) -> Path:
-    """Pictures with one to three squares in five colours, and their annotation file."""
-    from PIL import Image
-
-    rng, colours = np.random.default_rng(0), np.array([(255, 0, 0), (0, 200, 0), (0, 0, 255), (240, 220, 0), (0, 220, 220)])
-    images, boxes = [], []
-    for number in range(count):
-        pixels = rng.integers(90, 166, (320, 320, 3))
-        for _ in range(int(rng.integers(1, 4))):
-            side, kind = int(rng.integers(40, 140)), int(rng.integers(5))
-            left, top = rng.integers(0, 320 - side, 2).tolist()
-            pixels[top : top + side, left : left + side] = colours[kind]
-            box = {"id": len(boxes), "image_id": number, "bbox": [left, top, side, side], "category_id": kind + 1}
-            boxes.append(box | {"iscrowd": 0})
-        Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number}.png")
-        images.append({"id": number, "file_name": f"{number}.png", "width": 320, "height": 320})
-    names = [{"id": kind + 1, "name": f"colour {kind}"} for kind in range(5)]
-    path = folder / "instances.json"
-    path.write_text(json.dumps({"images": images, "annotations": boxes, "categories": names}))
-    return path
+def mean_final(rows: list[dict[str, Any]]) -> float:
+    return float(np.mean([np.inf if row["final"] is None else row["final"] for row in rows]))
 
 
-def gradient(model: nn.Module, task: Task, parts: list[tuple[int, float]], step: int) -> Tensor:
-    """(dim,) sum of coefficients times partial gradients: each partition's loss is scaled, and autograd adds up."""
-    model.zero_grad(set_to_none=True)
-    for part, coef in parts:
-        (coef * task.loss(model, task.batch(part, step))).backward()
-    return flat_gradient(model)
+def preferred(losses: dict[float, float]) -> float | None:
+    """The lowest rate that is nearly as good as the best."""
+    return min((rate for rate, loss in losses.items() if loss <= NEAR * min(losses.values())), default=None)
 
 
-def whole_gradient(model: nn.Module, task: Task, step: int) -> Tensor:
-    """(dim,) the mean gradient of all partitions."""
-    model.zero_grad(set_to_none=True)
-    task.loss(model, task.join([task.batch(part, step) for part in range(WORKERS)])).backward()
-    return flat_gradient(model)
+def best_rate(loss: Callable[[float], float | None], start: float) -> float | None:
+    """The rate of least loss, by threes from `start` in both directions while it gets better; None where time was up.
 
+    Both, because losses at large rates are noisy: one that looks better than the start may be far from the best. For the same
+    reason the lowest rate counts of those that are nearly as good.
 
-def flat_gradient(model: nn.Module) -> Tensor:
-    return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in model.parameters()])
-
-
-def estimate(model: nn.Module, task: Task, code: Any, arrived: Any, step: int) -> tuple[Tensor, float, float]:
-    """The decoded mean gradient, bits sent and seconds spent on quantising and decoding."""
-    got = arrived[code.messages.worker]
-    weights, total, bits, seconds = code.decoder.weights(got)[0], None, 0.0, 0.0
-    for m in np.flatnonzero(got).tolist():
-        row = code.messages.coef[[m]]
-        message = gradient(model, task, list(zip(row.indices.tolist(), row.data.tolist(), strict=True)), step)
-        wait()
-        start, codec = time.perf_counter(), code.messages.codec[m]
-        read = torch.as_tensor(codec.decode(codec.encode(message, rounding_seed(step, m))), device=DEVICE)
-        total = weights[m] * read if total is None else total.add_(read, alpha=weights[m])
-        wait()
-        seconds += time.perf_counter() - start
-        bits += int(code.messages.bits[m]) * len(message) + 32
-    return torch.zeros(dim(model), device=DEVICE) if total is None else total / WORKERS, bits, seconds
-
-
-def dim(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
-
-
-def step_along(model: nn.Module, direction: Tensor, rate: float) -> None:
-    with torch.no_grad():
-        for p, piece in zip(model.parameters(), direction.split([p.numel() for p in model.parameters()]), strict=True):
-            p.add_(piece.view(p.shape), alpha=-rate)
-
-
-def probe(model: nn.Module, task: Task) -> float:
-    """Mean loss of seventeen batches that no step uses."""
-    with torch.no_grad():
-        return float(np.mean([task.loss(model, task.batch(part, 10**6)).item() for part in range(0, WORKERS, 3)]))
-
-
-def wait() -> None:
-    """Until the GPU has done what it was told."""
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
-
-
-def train(task: Task, label: str, rate: float, seed: int, until: float) -> dict[str, Any] | None:
-    """Losses every few steps; None where time is up. seed: of the weights and of who straggles."""
-    torch.manual_seed(seed)
-    model = task.build().to(DEVICE).train()
-    p, size = tuple(straggle_probabilities(WORKERS).tolist()), dim(model)
-    code = scheme(label, Cluster(p, EACH * WORKERS, size)).code
-    arrived = np.random.default_rng(7 + seed).random((task.steps, WORKERS)) >= np.array(p)
-    losses, bits, quantising, start = [probe(model, task)], 0.0, 0.0, time.perf_counter()
-    for step in range(task.steps):
-        if code is None:
-            direction, sent, spent = whole_gradient(model, task, step), 32.0 * WORKERS * size, 0.0
-        else:
-            direction, sent, spent = estimate(model, task, code, arrived[step], step)
-        step_along(model, direction, rate)
-        bits, quantising = bits + sent, quantising + spent
-        if (step + 1) % EVERY == 0:
-            losses.append(probe(model, task))
-            if not losses[-1] < 3 * losses[0]:
-                break
-        if time.perf_counter() > until:
+    >>> best_rate(lambda rate: abs(rate - 1.0), 0.1)
+    0.9
+    """
+    tried: dict[int, float] = {}
+    for place in _places(tried):
+        found = loss(_rate(start, place))
+        if found is None:
             return None
-    wait()
-    seconds = time.perf_counter() - start
-    found = {"losses": [round(x, 4) for x in losses], "gigabits_a_step": bits / 1e9 / (step + 1), "seconds": round(seconds, 2)}
-    found |= {"quantising_seconds": round(quantising, 3), "parameters": size, "steps": step + 1}
-    return {"model": task.name, "scheme": label, "rate": rate, "seed": seed, "finished": losses[-1] < 3 * losses[0], **found}
+        tried[place] = found
+    return preferred({_rate(start, place): value for place, value in tried.items()})
 
 
-def main(path: Path, seconds: float, names: list[str]) -> None:
-    """Every seed, rate and scheme of the named models while there is time; what is done is written."""
-    start, makes = time.perf_counter(), {make.__name__: make for make in (resnet, transformer, detector)}
-    tasks = [task for task in (attempt(makes[name]) for name in names) if task]
-    known = json.loads(path.read_text())["runs"] if path.exists() else []
-    rows = [row for row in known if row["model"] not in [task.name for task in tasks]]
-    for number, task in enumerate(tasks, 1):
-        until = start + seconds * number / len(tasks)
-        for seed, rate, label in product(SEEDS, task.rates, SCHEMES):
-            row = train(task, label, rate, seed, until)
-            rows += [row] if row else []
-            print(row or f"no time for {task.name}, {label}, {rate}, seed {seed}", flush=True)
-            write(path, rows)
+def _places(tried: dict[int, Any]) -> Iterator[int]:
+    """Places to try, one after another; what is found there is in `tried` before the next is asked for."""
+    yield 0
+    for way in (1, -1):
+        place = way
+        yield place
+        while len(tried) < MOST_TRIED and tried[place] < tried[place - way]:
+            place += way
+            yield place
 
 
-def attempt(make: Callable[[], Task]) -> Task | None:
-    try:
-        return make()
-    except ImportError as error:
-        print(f"{make.__name__} is left out: {error}")
-        return None
+def _rate(start: float, place: int) -> float:
+    return float(f"{start * FACTOR**place:.4g}")
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    about = {
-        "benchmark": "training_gpu",
-        "repeat": "python -m benchmarks.training_gpu",
-        "date": date.today().isoformat(),
-        "hardware": torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU",
-        "versions": {"torch": torch.__version__},
-        "setting": f"n=k={WORKERS}, B={EACH * WORKERS}, one norm per message, losses every {EVERY} steps",
+def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A line per task, scheme and rate, of the seeds that did not tune: mean loss, interval, gap to the reference.
+
+    chosen: whether the tuning seeds prefer this rate. The gap is to the reference at the rate that is chosen for it.
+    """
+    found = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        mine = [row for row in rows if row["task"] == task]
+        best = {label: _chosen([row for row in mine if row["scheme"] == label]) for label in SCHEMES}
+        shown = [row for row in mine if row["seed"] not in TUNING]
+        rival = {row["seed"]: row["final"] for row in shown if _pair(row) == (REFERENCE, best[REFERENCE])}
+        for label, rate in [pair for label in SCHEMES for pair in sorted({_pair(row) for row in shown}) if pair[0] == label]:
+            runs = [row for row in shown if _pair(row) == (label, rate)]
+            found.append(_line(task, label, rate == best[label], runs, rival))
+    return found
+
+
+def _pair(row: dict[str, Any]) -> tuple[str, float]:
+    return row["scheme"], row["rate"]
+
+
+def _chosen(rows: list[dict[str, Any]]) -> float | None:
+    """The rate that the tuning seeds prefer; None before there are any."""
+    tried = {row["rate"]: [one for one in rows if one["rate"] == row["rate"] and one["seed"] in TUNING] for row in rows}
+    losses = {rate: mean_final(runs) for rate, runs in tried.items() if len(runs) == len(TUNING)}
+    return preferred(losses)
+
+
+def _line(task: str, label: str, chosen: bool, rows: list[dict[str, Any]], rival: dict[int, float | None]) -> dict[str, Any]:
+    finals = {row["seed"]: row["final"] for row in rows}
+    known = np.array([loss for loss in finals.values() if loss is not None])
+    gaps = np.array([loss - rival[seed] for seed, loss in finals.items() if loss is not None and rival.get(seed) is not None])
+    return {
+        "task": task,
+        "scheme": label,
+        "rate": rows[0]["rate"],
+        "chosen": chosen,
+        "seeds": len(rows),
+        "diverged": len(rows) - len(known),
+        **dict(zip(("loss", "loss_half"), _interval(known), strict=True)),
+        **dict(zip(("gap", "gap_half"), _interval(gaps), strict=True)),
+        "gigabits_a_step": round(float(np.mean([row["gigabits_a_step"] for row in rows])), 4),
     }
-    path.write_text(json.dumps(about | {"runs": rows}, indent=1) + "\n")
+
+
+def _interval(values: Any) -> tuple[float | None, float | None]:
+    """Mean and half width, where there are two values or more."""
+    if len(values) < 2:
+        return (round(float(values[0]), 4) if len(values) else None), None
+    mean, half = mean_and_half(values)
+    return round(float(mean), 4), round(float(half), 4)
+
+
+def check(replica: Replica) -> None:
+    """How long a message and a look take: to be seen before a long command."""
+    batch = replica.task.batch(0, 0)
+    for what, run in (("message", lambda: replica.gradient(batch, [0], [1.0])), ("look", lambda: replica.training_loss(batch))):
+        run()
+        start = time.perf_counter()
+        for _ in range(20):
+            run()
+        replica.training_loss(batch)
+        print(f"{replica.task.name}: {replica.dim:,} parameters, {what} {(time.perf_counter() - start) / 20 * 1000:.2f} ms")
+    whole = estimate(replica, batch, None, None, 0)[0]
+    print(
+        f"{replica.task.name}: length of the mean gradient {float(whole.norm()):.4g}, loss {replica.training_loss(batch):.4f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=RESULTS / "training_gpu.json")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="no run is begun that would end later")
+    parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=8, help="runs at a scheme's best rate")
+    parser.add_argument("--also", type=Path, nargs="*", default=[], help="results whose runs are taken over")
+    parser.add_argument("--without", nargs="*", choices=SCHEMES, default=[], help="schemes that are left out")
+    parser.add_argument("--no-graphs", action="store_true", help="where CUDA graphs fail; several times slower")
+    parser.add_argument("--check", action="store_true", help="only say how long a message takes")
+    given = parser.parse_args()
+    begun = time.perf_counter()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = True
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    if given.also:
+        Book(given.out, begun, also=given.also).write()
+    for number, name in enumerate(given.tasks, 1):
+        replica = Replica(TASKS[name](), graphs=not given.no_graphs)
+        check(replica)
+        book = Book(given.out, begun + given.seconds * number / len(given.tasks))
+        if not given.check and not study(replica, book, given.steps, given.seeds, given.without):
+            print(f"no time for the rest of {name}: give the same command again")
+        print(*summary(list(book.rows.values())), sep="\n")
+        del replica
+        torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
-    torch.backends.cuda.matmul.allow_tf32 = True
-    given = sys.argv[1:]
-    target = Path(given[0]) if given else RESULTS / "training_gpu.json"
-    main(target, float(given[1]) if len(given) > 1 else 1800.0, given[2:] or ["resnet", "transformer", "detector"])
+    main()

@@ -49,6 +49,10 @@ def test_reproduce_lists_and_writes(tmp_path):
         (("plan", "auto", "no-such-trace.jsonl"), "there is no file"),
         (("plan", "auto", "."), "has no trace.jsonl"),
         (("plan", "blocks", "Exponential(1)", "--dim", "10"), "Give --workers"),
+        (("plan", "bits", "Exponential(1)", "-n", "4", "--dim", "10", "--budget", "20"), "needs --tau"),
+        (("plan", "bits", "0.1,0.5", "--tau", "1", "--dim", "10", "--budget", "20"), "leave out --tau"),
+        (("plan", "bits", "0.1,0.5", "--gamma", "much", "--dim", "10", "--budget", "20"), "--gamma needs numbers"),
+        (("plan", "convergence", "0.1,0.5", "--target", "1", "--loss", "convex"), "strongly convex"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

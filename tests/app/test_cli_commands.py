@@ -53,6 +53,15 @@ CASES = {
         ("plan", "orders", MODEL, "-n", "6", "--load", "3", "--rounds", "500"), "messages", set(), PLAN, "plan.json"
     ),
     "plan redundancy": Case(("plan", "redundancy", MODEL, "-n", "6"), "Use fractional_repetition", {"cost"}, PLAN, "plan.json"),
+    "plan bits": Case(
+        ("plan", "bits", "0.1,0.5,0.9", "--budget", "18", "--dim", "1000"), "p = 0.1: 10 bits", {"bits", "p"}, PLAN, "plan.json"
+    ),
+    "plan deadline": Case(
+        ("plan", "deadline", MODEL, "-n", "4", "--dim", "100", "--budget", "24"), "strongly convex", {"cost"}, {"plan.json"}
+    ),
+    "plan convergence": Case(
+        ("plan", "convergence", MODEL, "-n", "4", "--tau", "0.1", "--target", "0.01"), "steps to 0.01", {"steps"}, {"plan.json"}
+    ),
     "fit": Case(("fit", "a"), "idle, waiting for it", {"summary", "fit"}, {"fit.json", "fit.png"}, "fit.json"),
     "diagnose": Case(
         ("diagnose", "a"), "stragglers", {"verdict"}, {"diagnosis.json", "lateness.png", "schemes.png"}, "diagnosis.json"

@@ -1,4 +1,4 @@
-"""Bit allocation ([C] sections 4 and 5)."""
+"""Bit allocation ([C] section III-B)."""
 
 import time
 from itertools import product
@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from unstraggle import Invalid
+from unstraggle.codes import optimally_structured
 from unstraggle.plan.bits import bits, utilities, variance
 from unstraggle.plan.bits_solvers import dynamic_program, hull_and_core, hull_slopes
-from unstraggle.plan.error import delta
+from unstraggle.plan.error import delta, mean_squared_error
 
 DIM = 3_440_060
 
 
 def grid(n, deadline=1.1, fastest=2.0):
-    """The reproducible straggle probabilities of [C] section 5."""
+    """The reproducible straggle probabilities of [C] section VI, on a grid."""
     rates = 0.01 + (fastest - 0.01) * (np.arange(n) + 0.5) / n
     return np.exp(-rates * (deadline - 1))
 
@@ -222,3 +223,64 @@ def test_measured_variances():
 def test_bad_input_is_refused(arguments, message):
     with pytest.raises(Invalid, match=message):
         bits(**{"dim": 100, **arguments})
+
+
+# Algorithm 1 of the paper, and workers that send nothing
+
+
+def test_the_paper_s_algorithm_equals_the_exact_one_in_its_figure():
+    for n, gamma, budget, best, *_ in TABLE:
+        found = bits(grid(n), budget=budget, dim=DIM, gamma=gamma, method="subsets", most=32)
+        assert found.budget == budget and found.objective == pytest.approx(best, rel=1e-5)
+
+
+def test_the_paper_s_algorithm_is_nearly_exact_on_random_instances():
+    """Gaps are of a few large ones among many that are nothing."""
+    rng, shares = np.random.default_rng(7), []
+    for _ in range(40):
+        p, dim, budget, gamma = random_instance(rng, 2, 40)
+        exact, found = (bits(p, budget=budget, dim=dim, gamma=gamma, method=method) for method in ("dp", "subsets"))
+        assert found.budget == budget
+        shares.append(found.objective / exact.objective)
+    assert max(shares) <= 1 + 1e-9 and min(shares) > 0.97 and np.mean(shares) > 0.999
+
+
+def test_the_paper_s_algorithm_at_the_ends_of_the_budget():
+    p = np.array([0.2, 0.9, 0.5])
+    assert bits(p, budget=6, dim=100, method="subsets").bits.tolist() == [2, 2, 2]
+    assert bits(p, budget=48, dim=100, method="subsets").bits.tolist() == [16, 16, 16]
+    assert bits(p, budget=7, dim=100, method="subsets").bits.tolist() == [3, 2, 2]
+    assert bits(p, budget=6, dim=100, method="subsets", omega=[0.3]).bits.tolist() == [2, 2, 2]
+
+
+def test_bits_that_are_worthless_go_to_others_where_workers_may_be_silent():
+    for budget in (150, 350):
+        usual, silent = (bits(grid(50), budget=budget, dim=DIM, silent=how) for how in (False, True))
+        assert silent.objective > 1.1 * usual.objective and budget - 1 <= silent.budget <= budget
+        assert silent.senders < 50 and not (silent.bits == 1).any() and silent.residual == silent.budget - 2 * silent.senders
+        assert (silent.utility[silent.bits == 0] == 0).all()
+    rng = np.random.default_rng(3)
+    p, dim = rng.random(4), 10_000
+    table = np.concatenate(
+        [np.zeros((4, 2)), utilities(p, np.tile(variance("paper", dim, np.arange(2, 13)), (4, 1)), 1.0)], axis=1
+    )
+    best = max(table[np.arange(4), r].sum() for r in product(range(13), repeat=4) if sum(r) == 12)
+    for method in ("dp", "fast"):
+        assert bits(p, budget=12, dim=dim, silent=True, method=method).objective == pytest.approx(best, rel=1e-9)
+
+
+def test_silence_is_not_chosen_where_every_bit_is_worth_something():
+    usual, silent = (bits([0.3, 0.4, 0.5], budget=30, dim=10, silent=how) for how in (False, True))
+    assert silent.bits.tolist() == usual.bits.tolist() and silent.objective == usual.objective
+
+
+def test_a_code_gives_silent_workers_no_work_and_stays_unbiased():
+    p = [0.1, 0.5, 0.9]
+    found = bits(p, budget=8, dim=1000, silent=True)
+    code = optimally_structured(p, bits=found.bits, dim=1000)
+    assert code.messages.worker.tolist() == [0] and code.messages.bits.tolist() == [8]
+    assert mean_squared_error(code, p).unbiased
+    with pytest.raises(Invalid, match="1 to 16 bits"):
+        optimally_structured(p, bits=[-1, 4, 4], dim=1000)
+    with pytest.raises(Invalid, match="no worker is ever heard"):
+        optimally_structured(p, bits=0, dim=1000)

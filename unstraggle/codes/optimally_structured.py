@@ -1,4 +1,4 @@
-"""The optimal unbiased structure for workers that straggle and quantise ([C] section IV; OSGC where omega = 0)."""
+"""The optimal unbiased structure for workers that straggle and quantise ([C] section III-A; OSGC where omega = 0)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from ..checks import require_count
 from ..errors import Invalid
-from ..scheme.code import Code
+from ..scheme.code import FULL_BITS, Code
 from .approximate import (
     Probabilities,
     listed,
@@ -65,8 +65,9 @@ def optimally_structured(
 
     p: (n,) straggle probabilities. k: partitions, by default n. delta_i = (p_i + gamma omega_i) / (1 - p_i), Delta is the sum
     of 1 / delta_i. bits: a coordinate of each worker's message, a number or (n,), such as `plan.bits` gives; the code is then
-    ready to run, its quantisers included (bucket: coordinates that share a norm). omega: relative variances of the quantisers,
-    numbers, or the bounds of the model "paper" or "qsgd" for these bits and dim; by default 0 without bits, else "paper".
+    ready to run, its quantisers included (bucket: coordinates that share a norm), and workers of 0 bits get no work. omega:
+    relative variances of the quantisers, numbers, or the bounds of the model "paper" or "qsgd" for these bits and dim; by
+    default 0 without bits, else "paper".
 
     construction="overlap" lays the workers side by side over the partitions (equation 22, at most n + k - 1 coefficients);
     "split" first looks for groups of workers that carry whole partitions (equation 34, one coefficient less per group). Needs
@@ -83,8 +84,8 @@ def optimally_structured(
     late = _probabilities(p)
     n = len(late)
     parts = n if k is None else require_count(NAME, "k", k, 1, 10**6, "Give the number of partitions.")
-    sent = None if bits is None else np.broadcast_to(require_bits(NAME, bits, n), n)
-    sums = row_sums(late, _noise(n, sent, dim, bucket, omega), require_gamma(NAME, gamma), parts)
+    sent, heard = _sent(bits, late)
+    sums = row_sums(heard, _noise(n, sent, dim, bucket, omega), require_gamma(NAME, gamma), parts)
     groups = [(workers, first, overlap(sums[workers], count)) for workers, first, count in _groups(sums, parts, construction)]
     worker = np.concatenate([workers[shares.nonzero()[0]] for workers, _, shares in groups])
     part = np.concatenate([first + shares.nonzero()[1] for _, first, shares in groups])
@@ -102,6 +103,15 @@ def _probabilities(p: Any) -> NDArray[np.float64]:
             "Use [p] * n for n workers that are alike."
         )
     return require_probabilities(NAME, require_size(NAME, len(p)), p)
+
+
+def _sent(bits: Any, p: NDArray[np.float64]) -> tuple[NDArray[np.int64] | None, NDArray[np.float64]]:
+    """(n,) bits, and straggle probabilities in which workers of 0 bits are never heard."""
+    if bits is None:
+        return None, p
+    silent = np.broadcast_to(np.equal(bits, 0), len(p))
+    sent = require_bits(NAME, np.where(silent, FULL_BITS, bits), len(p))
+    return sent, np.where(silent, 1.0, p)
 
 
 def _noise(n: int, sent: NDArray[np.int64] | None, dim: Any, bucket: int | None, omega: Any) -> NDArray[np.float64]:

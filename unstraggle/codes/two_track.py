@@ -1,4 +1,4 @@
-"""Two-track decoding: a second set of weights, for the second moment of Adam, from the same messages ([C] section VII)."""
+"""Two-track decoding: a second set of weights, for the second moment of Adam, from the same messages ([C] section V-E)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def two_track(
 def second_moment_weights(
     code: Code, p: ArrayLike, omega: ArrayLike = 0.0, *, gamma: float = 1.0, pull: float = 1.0, objective: Objective = "scalar"
 ) -> Floats:
-    """(M,) the weights w that trade bias for variance best ([C] section VII, closed form).
+    """(M,) the weights w that trade bias for variance best ([C] section V-E, closed form).
 
     objective="scalar" minimises pull (sum of (1 - p_i) A_i w_i - k)^2 + sum of (1 - p_i)(p_i + gamma omega_i) A_i^2 w_i^2, with
     A_i the sum of row i of the coefficients; "vector" takes the bias of every partition, pull |M^T w - 1|^2, M = diag(1 - p) B.

@@ -8,6 +8,7 @@ from .bits import Bits, bits
 from .block_sizes import block_sizes
 from .cause import Cause, cause
 from .compression import Compression, compression
+from .convergence import Convergence, convergence
 from .deadline import deadline
 from .error import Error, least_bound, lemma_bound, mean_squared_error
 from .front import Front
@@ -20,6 +21,7 @@ __all__ = [
     "Candidate",
     "Cause",
     "Compression",
+    "Convergence",
     "Error",
     "Front",
     "Plan",
@@ -28,6 +30,7 @@ __all__ = [
     "block_sizes",
     "cause",
     "compression",
+    "convergence",
     "deadline",
     "least_bound",
     "lemma_bound",

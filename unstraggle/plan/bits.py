@@ -1,4 +1,4 @@
-"""How many bits each worker's message gets: the allocation that makes the joint design's error bound least ([C] section V)."""
+"""How many bits each worker's message gets: the allocation with the least error bound of the joint design ([C] III-B)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..codes.approximate import require_gamma, require_probabilities
 from ..errors import Invalid
 from ..scheme.code import FULL_BITS
 from .bits_solvers import continuous, dynamic_program, equal_split, greedy, hull_and_core
+from .bits_subsets import nested_subsets
 
 LEAST = 2
 """Bits per coordinate below which the quantiser has no level but zero."""
@@ -27,7 +28,8 @@ MOST_LEVELS = 498
 NO_LEVELS = 1e200
 """The variance of a quantiser without levels: its messages are worth nothing."""
 
-Method = Literal["dp", "fast", "greedy", "equal", "relaxation"]
+Method = Literal["dp", "fast", "subsets", "greedy", "equal", "relaxation"]
+OURS = ("dp", "fast", "subsets")
 Omega = str | Callable[[NDArray[np.float64]], ArrayLike] | ArrayLike
 Floats = NDArray[np.float64]
 
@@ -57,8 +59,13 @@ class Bits:
 
     @property
     def residual(self) -> int:
-        """R = B - 2 n, what was to be allocated beyond the 2 bits that everyone needs."""
-        return self.budget - LEAST * len(self.bits)
+        """R = B - 2 n, what was to be allocated beyond the 2 bits that everyone needs who sends."""
+        return self.budget - LEAST * self.senders
+
+    @property
+    def senders(self) -> int:
+        """Workers that send anything."""
+        return int((self.bits > 0).sum())
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers for JSON."""
@@ -69,6 +76,7 @@ class Bits:
             "gamma": self.gamma,
             "budget": self.budget,
             "residual": self.residual,
+            "senders": self.senders,
         }
 
     def __str__(self) -> str:
@@ -86,6 +94,7 @@ def bits(
     omega: Omega = "paper",
     most: int | None = None,
     levels_offset: int = 0,
+    silent: bool = False,
 ) -> Bits:
     """Spend exactly `budget` bits per coordinate on n workers such that sum (1 - p_i) / (p_i + gamma omega(b_i)) is largest.
 
@@ -94,32 +103,43 @@ def bits(
     variance of the quantiser, "paper" dim / (4 s^2) with s = 2^(b-1) - 1, "qsgd" min(dim / (4 s^2), sqrt(dim) / s), a function
     of an array of bits, or measured values for 2, 3, ... bits, (L,) or (n, L).
     gamma="balanced": mean p / omega(budget / n). levels_offset=-1 allocates as the authors' program does, with half the levels
-    that b bits have; utility and objective are those of the bits in use, so that it can only lose.
+    that b bits have; utility and objective are those of the bits in use, so that it can only lose. silent=True lets workers
+    have 0 bits and send nothing, where their 2 are worth more to others (the paper gives everyone 2); `budget` may then be as
+    little as 2, and one bit of it may be left.
 
     method: "dp" is exact, O(n budget most). "fast" takes the concave hull of the utilities and solves the workers near its
-    critical slope exactly; with up to 24 workers it is exact. "greedy", "equal" and "relaxation" are rivals from the paper:
-    do not use them, the utility is convex for few bits and they get stuck there.
+    critical slope exactly; with up to 24 workers it is exact. "subsets" is the paper's Algorithm 1: nearly as good, but slower
+    than both. "greedy", "equal" and "relaxation" are rivals from the paper: do not use them, the utility is convex for few bits
+    and they get stuck there.
 
     >>> answer = bits([0.1, 0.5, 0.9], budget=18, dim=1000)
     >>> answer.bits, answer.residual
     (array([10,  6,  2]), 12)
+    >>> bits([0.1, 0.5, 0.9], budget=8, dim=1000, silent=True).bits
+    array([8, 0, 0])
     """
     late = _probabilities(p)
     n = len(late)
     dim = require_count("bits", "dim", dim, 1, 10**15, "Give the number of coordinates of the gradient.")
-    usual = SENT if method in ("dp", "fast") else FULL_BITS
+    usual = SENT if method in OURS else FULL_BITS
     most = require_count(
         "bits", "most", usual if most is None else most, LEAST, 1024, "Messages have 2 to 1024 bits per coordinate."
     )
     table = _variances(omega, dim, n, most)
     most = table.shape[1] + LEAST - 1
-    why = f"Every worker needs 2 to {most} bits."
-    budget = require_count("bits", "budget", budget, LEAST * n, most * n, why)
+    least, why = (0, f"Every worker has 0 or 2 to {most} bits.") if silent else (LEAST, f"Every worker needs 2 to {most} bits.")
+    budget = require_count("bits", "budget", budget, LEAST if silent else LEAST * n, most * n, why)
     factor = _balanced(late, table, omega, dim, budget / n) if gamma == "balanced" else require_gamma("bits", gamma)
     believed = _variances(_halved(omega, dim, levels_offset), dim, n, most) if levels_offset else table
-    extra = _solve(method, late, believed, factor, budget - LEAST * n)
-    chosen = utilities(late, table, factor)[np.arange(n), extra]
-    return Bits(extra + LEAST, chosen, float(chosen.sum()), method, factor)
+    extra = _solve(method, late, _with_silence(believed) if silent else believed, factor, budget - least * n)
+    chosen = utilities(late, _with_silence(table) if silent else table, factor)[np.arange(n), extra]
+    found = np.where(extra + least < LEAST, 0, extra + least)
+    return Bits(found, np.where(found > 0, chosen, 0.0), float(chosen[found > 0].sum()), method, factor)
+
+
+def _with_silence(table: Floats) -> Floats:
+    """(n, 2 + L) with 0 bits and 1 bit in front, with which nothing is sent."""
+    return np.concatenate([np.full((len(table), LEAST), NO_LEVELS), table], axis=1)
 
 
 def variance(model: str, dim: int, bits: ArrayLike) -> Floats:
@@ -166,13 +186,15 @@ def _solve(method: str, p: Floats, omega: Floats, gamma: float, residual: int) -
         return _ordered(dynamic_program(u, residual), p, omega)
     if method == "fast":
         return _ordered(hull_and_core(u, residual), p, omega)
+    if method == "subsets":
+        return nested_subsets(p, omega, gamma, residual)
     if method == "greedy":
         return greedy(u, residual)
     if method == "equal":
         return equal_split(p, residual)
     if method == "relaxation":
         return continuous(p, omega, gamma, residual)
-    raise Invalid(f'bits needs method="dp", "fast", "greedy", "equal" or "relaxation", but got {method!r}.')
+    raise Invalid(f'bits needs method="dp", "fast", "subsets", "greedy", "equal" or "relaxation", but got {method!r}.')
 
 
 def _ordered(extra: NDArray[np.int64], p: Floats, omega: Floats) -> NDArray[np.int64]:
@@ -208,7 +230,7 @@ def _evaluate(omega: Omega, dim: int, steps: Floats) -> Floats:
 
 
 def _balanced(p: Floats, table: Floats, omega: Omega, dim: int, mean_bits: float) -> float:
-    """gamma for which the mean of gamma omega, at equal bits, is the mean of p ([C] section VI)."""
+    """gamma for which the mean of gamma omega, at equal bits, is the mean of p ([C] section V-B)."""
     if isinstance(omega, str):
         at = float(variance(omega, dim, mean_bits))
     else:

@@ -17,7 +17,7 @@ Counts = NDArray[np.int64]
 
 
 def dynamic_program(u: Floats, residual: int) -> Counts:
-    """(n,) the exact optimum over (n, cap + 1) utilities, O(n residual cap); ties leave more to lower indices ([C] section 4).
+    """(n,) the exact optimum over (n, cap + 1) utilities, O(n residual cap); ties leave more to lower indices ([C] Lemma 3).
 
     >>> dynamic_program(np.array([[0.0, 1, 5], [0, 3, 4]]), 3)
     array([2, 1])

@@ -72,10 +72,15 @@ def deadline(
 ) -> Plan:
     """The deadline tau for which tau (1 + 1 / Delta) is least, with the unbiased joint code for p_i = P(worker i is late).
 
-    1 / Delta bounds E|estimate - gradient|^2 / (C k)^2, so that the steps to a target are in proportion to 1 + 1 / Delta and
-    the time to tau times that. The p_i are those of the work that the code really gives each worker, which keeps it unbiased.
-    budget: bits per coordinate of all workers together, allocated with the code (needs dim); bandwidth: bytes/s per worker,
-    whose transfer then counts (needs dim). Returns the code together with `Deadline(tau)`: use neither without the other.
+    1 / Delta bounds E|estimate - gradient|^2 / (C k)^2, so that for strongly convex losses with steps of 1 / (convexity t) the
+    bound on the steps to a target is in proportion to 1 + 1 / Delta ([C] Theorem 2) and the time to tau times that. This is
+    what `deadline` assumes; for smooth losses the part of Theorem 3 that depends on the code is the same factor, and
+    `plan.convergence` gives either. Mini-batches add a variance that no deadline changes (equation 35): the more of it, the
+    sooner is best, and `deadline` leaves it out.
+
+    The p_i are those of the work that the code really gives each worker, which keeps it unbiased. budget: bits per coordinate
+    of all workers together, allocated with the code (needs dim); bandwidth: bytes/s per worker, whose transfer then counts
+    (needs dim). Returns the code together with `Deadline(tau)`: use neither without the other.
 
     cost: seconds, up to a factor that is the same for all deadlines. params: "tau", "p", "error" (the bound), "bits".
 
@@ -186,6 +191,16 @@ def _late(latency: Any, work: Floats, *, tau: float, sent: Any, dim: int | None,
     left = np.broadcast_to(np.asarray(tau - transfer, dtype=float), work.shape)
     late = _survival(latency, np.maximum(work, 1e-12), np.maximum(left, 0.0))
     return np.where((work > 0) & (left > 0) & (late < NEVER), late, 1.0)
+
+
+def late_shares(latency: Any, n: int, tau: float) -> Floats:
+    """(n,) how often a worker with one task is later than tau.
+
+    >>> from unstraggle.latency import Exponential
+    >>> late_shares(Exponential(1), 2, 1.0).round(3)
+    array([0.368, 0.368])
+    """
+    return _survival(latency, np.ones(n), tau)
 
 
 def _survival(latency: Any, work: Floats, tau: Any) -> Floats:

@@ -1,7 +1,7 @@
 """Pictures: functions that return a matplotlib figure. One style: colour-blind safe, labelled with units, readable in print."""
 
 from .figures import runtimes, time_against_load, time_and_load
-from .plans import block_sizes, candidates, front, redundancy_curve
+from .plans import allocation, block_sizes, candidates, front, redundancy_curve
 from .rounds import completion_times, fitted_distributions
 from .runs import lateness, time_split, timeline
 from .style import BLUE, COLOURS, GREY, ORANGE, _clean, _figure
@@ -15,6 +15,7 @@ __all__ = [
     "ORANGE",
     "_clean",
     "_figure",
+    "allocation",
     "bits",
     "block_sizes",
     "candidates",

@@ -88,3 +88,14 @@ def block_sizes(rows: Sequence[dict[str, Any]]) -> Figure:
     axes.legend(frameon=False, fontsize=8, title="expected runtime", title_fontsize=8)
     _clean(axes)
     return figure
+
+
+def allocation(p: Any, found: Any) -> Figure:
+    """Bits of each worker's message against its straggle probability (n,), for what `plan.bits` found."""
+    figure = _figure(6.4, 3.6)
+    axes = figure.subplots()
+    axes.scatter(p, found.bits, s=18, color=[ORANGE if number else GREY for number in found.bits.tolist()])
+    axes.set(xlabel="probability that the worker is late", ylabel="bits per coordinate", ylim=(0, None))
+    axes.set_title(f"{found.budget} bits, {found.method}: objective {found.objective:.4g}", fontsize=9)
+    _clean(axes)
+    return figure
