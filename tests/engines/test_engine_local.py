@@ -101,7 +101,9 @@ def test_live_rounds_end_when_the_simulated_ones_do():
             theory = replay(code, engine.delays[None])
             behind.append(estimate.wait - theory.time.mean)
             assert estimate.messages >= theory.messages.mean
-    assert min(behind) >= 0 and min(behind) < 0.5  # a busy machine may hold up some of them
+    with Master(code, Local(Constant(8))) as master:
+        busy = max(run(master).wait for _ in range(5))  # what the machine takes for a round without delays
+    assert 0 <= min(behind) < 0.5 + 10 * busy
 
 
 def test_chaos_on_1000_rounds():
