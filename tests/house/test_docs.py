@@ -20,6 +20,7 @@ import unstraggle
 from unstraggle.runtime.states import TRANSITIONS, State
 
 from ..commands import run_script
+from ..engines.patient_ray import wait_for_ray
 from ..folding import folded
 from ..pages import ROOT, fences, line_of, pages, prose
 
@@ -78,6 +79,8 @@ def printed_by_script(block, page, folder):
     """Write a script and run it as a reader would; gives what it printed."""
     name, command = block.script
     (folder / name).write_text(block.text)
+    if "engines.Ray" in block.text:
+        wait_for_ray()
     if command.startswith("python") and page != "README.md":  # that one as a process; the others cost less here
         return run_script(folder / name).stdout
     if command.startswith("mpiexec"):
