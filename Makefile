@@ -3,6 +3,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 READY := .venv/.ready
 READY_DEMO := .venv/.ready-demo
+WARM := .venv/.warm
 # Tests start Python hundreds of times: compiled modules are kept, else importing PyTorch takes twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -11,8 +12,8 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(READY_DEMO)  ## train a real model with slow workers, coded against uncoded, into out/demo
 	.venv/bin/unstraggle demo -o out/demo
 
-test: check  ## lint, types and all tests; three at a time, for many of them wait
-	$(PY) -m pytest -n 3 --dist loadgroup
+test: check $(WARM)  ## lint, types and all tests; four at a time, for many of them wait
+	$(PY) -m pytest -n 4 --dist loadgroup
 
 check: $(READY)  ## lint and types only
 	$(PY) -m ruff check .
@@ -40,3 +41,7 @@ $(READY_DEMO): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --no-compile -c constraints.txt -e '.[demo]'
 	touch $(READY_DEMO)
+
+$(WARM): $(READY)
+	$(PY) -m tests.warm_up
+	touch $(WARM)

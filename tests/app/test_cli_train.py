@@ -14,7 +14,7 @@ SHORT = ("--workers", "4", "--slow", "1", "--factor", "3", "--unit", "0.01", "--
 
 
 def test_train_compares_schemes_on_the_same_stragglers(tmp_path):
-    data = json.loads(run_process("train", *SHORT, "--repeats", "2", "--json", "-o", str(tmp_path)).stdout)
+    data = json.loads(run("train", *SHORT, "--repeats", "2", "--json", "-o", str(tmp_path)).stdout)
     rows = {row["scheme"]: row for row in data["rows"]}
     assert list(rows) == ["wait for all", "ignore the slowest", "repetition", "multi-message"]
     losses = [rows[name]["loss"][0] for name in ("wait for all", "repetition", "multi-message")]

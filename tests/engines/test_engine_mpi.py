@@ -55,7 +55,7 @@ def ranks(mark):
     return found
 
 
-HANG = 300
+HANG = 800
 """Seconds after which a job that has not ended never will."""
 
 
