@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from unstraggle.papers.quantized_osgc.full_size import condensed
 from unstraggle.statistics import mean_and_half
 
 from .common import RESULTS
@@ -224,9 +225,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8, help="runs at a scheme's best rate")
     parser.add_argument("--also", type=Path, nargs="*", default=[], help="results whose runs are taken over")
     parser.add_argument("--without", nargs="*", choices=SCHEMES, default=[], help="schemes that are left out")
+    parser.add_argument("--curves", type=Path, help="write what figures 3b and 3c show of --out there, and train nothing")
     parser.add_argument("--no-graphs", action="store_true", help="where CUDA graphs fail; several times slower")
     parser.add_argument("--check", action="store_true", help="only say how long a message takes")
     given = parser.parse_args()
+    if given.curves:
+        given.curves.write_text(json.dumps(condensed(json.loads(given.out.read_text()))) + "\n")
+        return
     begun = time.perf_counter()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = True
     given.out.parent.mkdir(parents=True, exist_ok=True)
