@@ -51,8 +51,15 @@ class Book:
     def __init__(self, path: Path, until: float, each: int = EACH, also: Sequence[Path] = ()) -> None:
         self.path, self.until, self.each = path, until, each
         self.rows: dict[Run, dict[str, Any]] = {}
+        self.machine = {
+            "date": date.today().isoformat(),
+            "hardware": torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU",
+            "versions": {"torch": torch.__version__},
+        }
         for file in (*also, *([path] if path.exists() else [])):
-            for row in json.loads(file.read_text())["runs"]:
+            found = json.loads(file.read_text())
+            self.machine = self.machine if DEVICE == "cuda" else {key: found[key] for key in self.machine}
+            for row in found["runs"]:
                 self.rows[Run(row["task"], row["scheme"], row["rate"], row["seed"], row["steps"])] = row
 
     def row(self, replica: Replica, run: Run) -> dict[str, Any] | None:
@@ -72,9 +79,7 @@ class Book:
         about = {
             "benchmark": "training_gpu",
             "repeat": "python -m benchmarks.training_gpu",
-            "date": date.today().isoformat(),
-            "hardware": torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU",
-            "versions": {"torch": torch.__version__},
+            **self.machine,
             "setting": f"n = k, B = {self.each} n, one norm per message; loss: mean training loss of the last {LAST} steps; "
             f"rates found on seeds {TUNING[0]}, {TUNING[1]}; 95 % intervals by Student's t; gap: to {REFERENCE}, seed by seed",
         }
