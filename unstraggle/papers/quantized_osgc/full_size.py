@@ -38,16 +38,7 @@ def condensed(result: Mapping[str, Any], reference: str = "proposed") -> dict[st
             continue
         rival = {run["seed"]: run["final"] for run in mine[reference]}
         lines = [{"scheme": NAMES.get(label, label), "tuned": _curve(runs)} for label, runs in mine.items()]
-        title = TITLE.format(task=task)
-        panels[name] = {
-            "name": name,
-            "title": title,
-            "left": "tuned only",
-            "x": "step",
-            "rate": 0,
-            "log": False,
-            "lines": lines,
-        }
+        panels[name] = {"name": name, "title": TITLE.format(task=task), "x": "step", "log": False, "lines": lines}
         rows += [_row(name, NAMES.get(label, label), runs, rival) for label, runs in mine.items()]
     return about | {"curves": panels, "rows": rows}
 

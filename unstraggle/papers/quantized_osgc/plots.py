@@ -95,7 +95,7 @@ def against_rate(rows: Sequence[dict[str, Any]]) -> Figure:
 def curves(panels: Sequence[Mapping[str, Any]]) -> Figure:
     """Loss of every scheme: a row per panel, at one rate for all on the left, at each scheme's own best rate on the right.
 
-    A panel has title, x (its label), log, rate, and lines: scheme, and for shared and tuned x, mean, half (of the interval).
+    A panel has title, x (its label), log, rate (if one is shared), and lines: scheme, and for shared and tuned x, mean, half.
     Intervals are bars at a few steps, other steps for other schemes. One legend has the paper's schemes; names that a panel
     has for itself stand beside it.
     """
@@ -106,11 +106,7 @@ def curves(panels: Sequence[Mapping[str, Any]]) -> Figure:
         for axes, kind in ((left, "shared"), (right, "tuned")):
             _lines(axes, panel, kind, styles)
             axes.set_xlabel(panel["x"], fontsize=8, labelpad=1)
-        left.set_title(
-            f"({panel['name']}) {panel['title']}: {panel.get('left', 'one rate for all')}, {panel['rate']:g}", fontsize=9
-        )
-        right.set_title("each at its own best rate", fontsize=9)
-        left.set_ylabel("training loss", fontsize=9)
+        _titles(left, right, panel)
         own = [handle for handle in right.get_legend_handles_labels()[0] if _name(handle) not in STYLE]
         if own:
             right.legend(own, [_name(h) for h in own], frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -133,8 +129,16 @@ def styles_of(names: Sequence[str]) -> dict[str, Style]:
     return found
 
 
-def _one_rate(panel: Mapping[str, Any]) -> str:
-    return f"one rate for all, {panel['rate']:g}"
+def _titles(left: Axes, right: Axes, panel: Mapping[str, Any]) -> None:
+    """What a row shows; one without a shared rate has a right half only."""
+    if "rate" not in panel:
+        right.set_title(f"({panel['name']}) {panel['title']}: each at its own best rate", fontsize=9)
+        right.tick_params(labelleft=True)
+        right.set_ylabel("training loss", fontsize=9)
+        return
+    left.set_title(f"({panel['name']}) {panel['title']}: one rate for all, {panel['rate']:g}", fontsize=9)
+    right.set_title("each at its own best rate", fontsize=9)
+    left.set_ylabel("training loss", fontsize=9)
 
 
 def _name(handle: Any) -> str:
