@@ -169,7 +169,7 @@ def allocation_facts():
 
 
 def training_facts():
-    two, three = "cagc-fig2", "cagc-fig3"
+    two, three, tracks = "cagc-fig2", "cagc-fig3", "proposed, two tracks"
     biased, coded = ("IS-SGD", "BGC", "EHD", "OD"), ("IS-SGD", "BGC", "EHD", "OD", "SGC", "OSGC")
     p = straggle_probabilities(50)
     speed = [
@@ -189,10 +189,8 @@ def training_facts():
         f"{loss(two, 'a', 'proposed')} against {loss(two, 'a', 'SGD')}",
         f"IS-SGD stays {gap(three, 's', 'IS-SGD')} behind",
         f"random partitions {gap(two, 'b', 'IS-SGD')} at 5 bits",
-        f"{gap(two, 'c', 'proposed, two tracks', 'shared')} (n = 50) and {gap(two, 'f', 'proposed, two tracks', 'shared')} (n = 100)",
-        f"own rates {gap(two, 'c', 'proposed, two tracks')} and {gap(two, 'f', 'proposed, two tracks', sign='+')}".replace(
-            "+-", "-"
-        ),
+        f"{gap(two, 'c', tracks, 'shared')} (n = 50) and {gap(two, 'f', tracks, 'shared')} (n = 100)",
+        f"own rates {gap(two, 'c', tracks)} and {gap(two, 'f', tracks, sign='+')}".replace("+-", "-"),
         f"1 / c = {speed[0]:.2f} and {speed[1]:.2f}",
         "at one rate (0.36 or more)",
         f"({gap(two, 'c', 'OD')} against OD to {gap(two, 'c', 'IS-SGD')} against IS-SGD)",
