@@ -205,3 +205,16 @@ def mean_square(outputs, targets):
 def together(samples):
     """A collate function of one's own."""
     return torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])
+
+
+class Widest(nn.Module):
+    """Knows the most samples that it saw in a forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(6)
+        self.layer, self.most = nn.Linear(6, 3), 0
+
+    def forward(self, x):
+        self.most = max(self.most, len(x))
+        return self.layer(x)
