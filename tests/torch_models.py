@@ -217,3 +217,16 @@ def coded(model=None, loss_fn=None, data=None, **options):
         options.setdefault("latency", ShiftedExponential(rate=1.0))
     data = table() if data is None else data
     return us.torch.Coded(mlp() if model is None else model, loss_fn or nn.CrossEntropyLoss(), data, **options)
+
+
+class Widest(nn.Module):
+    """Knows the most samples that it saw in a forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(6)
+        self.layer, self.most = nn.Linear(6, 3), 0
+
+    def forward(self, x):
+        self.most = max(self.most, len(x))
+        return self.layer(x)

@@ -21,7 +21,7 @@ from unstraggle import Invalid
 from unstraggle.latency import ShiftedExponential
 from unstraggle.torch.samplers import Sampled
 
-from ..torch_models import mlp, table, together
+from ..torch_models import Widest, mlp, table, together
 
 SCHEMES = ("uncoded(2)", "fractional_repetition(6, s=1)", "cyclic_repetition(5, s=2)")
 LOSS = nn.CrossEntropyLoss()
@@ -135,6 +135,51 @@ def test_samplers_on_their_own():
         assert [run.backward().samples, run.epoch] == [5, 0]
         with pytest.raises(Invalid, match="has no length"):
             _ = run.steps_per_epoch
+
+
+def test_micro_batches_and_several_batches_in_a_step():
+    """The same gradients, from forward passes of few samples, and one round for as many batches as make a step."""
+    x, y = table()
+    loader = DataLoader(TensorDataset(x, y), batch_size=8)
+    for options, rows, steps in (
+        ({"accumulate": 3}, slice(24), 3),
+        ({"micro_batch": 2}, slice(8), 7),
+        ({"accumulate": 2, "micro_batch": 3}, slice(16), 4),
+    ):
+        for loss_fn in (LOSS, nn.functional.cross_entropy):
+            model, other = Widest(), Widest()
+            with coded(model, loader, loss_fn=loss_fn, scheme="cyclic_repetition(3, s=1)", **options) as run:
+                run.problem.model.most = 0
+                info = run.backward()
+                assert info.samples == rows.stop and run.steps_per_epoch == steps
+                assert run.problem.model.most <= options.get("micro_batch", 8)
+            loss = LOSS(other(x[rows]), y[rows])
+            loss.backward()
+            assert info.loss == pytest.approx(loss.item(), rel=1e-5)
+            for p, q in zip(model.parameters(), other.parameters(), strict=True):
+                torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_micro_batches_move_running_statistics_by_their_mean():
+    x, y = table()
+    model = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3))
+    with coded(model, (x, y), scheme="uncoded(2)", batch_size=16, shuffle=False, micro_batch=4) as run:
+        run.backward()
+        passes = [x[run.batches.rows(0, part)[piece]] for part in range(2) for piece in (slice(4), slice(4, 8))]
+    expected = torch.stack([0.1 * one.mean(0) for one in passes]).mean(0)
+    torch.testing.assert_close(model[0].running_mean, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_several_batches_of_the_seed_are_one_larger_batch():
+    with coded(mlp(), table(), batch_size=8, accumulate=3) as run, coded(mlp(), table(), batch_size=24) as other:
+        assert run.backward().loss == pytest.approx(other.backward().loss) and run.steps_per_epoch == 3
+    for options, words in (
+        ({"accumulate": 0}, "accumulate is a whole number >= 1"),
+        ({"micro_batch": 2.5}, "micro_batch is a whole number >= 1"),
+        ({"micro_batch": 2, "scheme": "blocks([1, 2], uncoded(4), cyclic_repetition(4, s=2))"}, "has blocks of layers"),
+    ):
+        with pytest.raises(Invalid, match=words):
+            coded(mlp(), table(), **options)
 
 
 def test_what_is_no_sampler():

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..errors import Invalid
+from ..scheme.code import Code
 from .outcome import Outcome
 from .problem import TorchProblem
 from .seeds import seeded
@@ -149,6 +150,18 @@ def require_forward(loss_fn: Any, usual: bool) -> None:
     """Without loss_fn, forward gives the loss."""
     if loss_fn is None and usual:
         raise Invalid("Without loss_fn, give forward=, a function (model, batch) -> loss, or (sum, denominator).")
+
+
+def require_pieces(accumulate: Any, micro: Any, code: Code) -> None:
+    """Whole numbers, and no micro-batches where the backward pass pauses between blocks of layers."""
+    for name, value in (("accumulate", accumulate), ("micro_batch", 1 if micro is None else micro)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise Invalid(f"{name} is a whole number >= 1, but got {value!r}.")
+    if micro is not None and len(code.blocks) > 1:
+        raise Invalid(
+            f"{code.name} has blocks of layers, for which the graphs of a partition must stay in memory: micro_batch= cannot "
+            "save it. Leave one of them out."
+        )
 
 
 def require_no_parameters(loss_fn: Any, model: nn.Module) -> None:

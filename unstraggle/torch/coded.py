@@ -21,7 +21,7 @@ from ..runtime.states import Shortfall
 from ..scheme.stop import Stop
 from .batches import Dealt, Placed
 from .blocks import aligned
-from .checks import reduction_of, require_forward, require_no_parameters, require_same_again, takes_context
+from .checks import reduction_of, require_forward, require_no_parameters, require_pieces, require_same_again, takes_context
 from .context import pack
 from .data import Collate, length, source
 from .info import Info, info_of
@@ -47,10 +47,11 @@ class Coded:
     `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight.
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
     batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. batches: a
-    sampler or batch sampler of your own, see `Sampled`; a `DataLoader` in place of the dataset says all of that. A batch is
-    dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each partition,
-    where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience, trace: as for
-    `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of every step.
+    sampler or batch sampler of your own, see `Sampled`; a `DataLoader` in place of the dataset says all of that. accumulate: so
+    many batches make one step, with one round. micro_batch: samples of a forward pass on a worker, at most, to save memory.
+    A batch is dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each
+    partition, where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience, trace: as
+    for `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of every step.
 
     forward(model, batch) -> (outputs, targets): where a batch is not (inputs, ..., targets). collate: makes a batch of samples.
     context: numbers, texts and tensors that go to the workers with every step, as the third argument of a forward that takes
@@ -85,6 +86,8 @@ class Coded:
         latency: Any = None,
         batch_size: int | None = None,
         batches: Any = None,
+        accumulate: int = 1,
+        micro_batch: int | None = None,
         shuffle: bool = True,
         drop_last: bool = False,
         seed: int = 0,
@@ -116,16 +119,18 @@ class Coded:
         samples = length(dataset)
         rows = partitions(samples, parts, code.shares, seed)
         self.batches: Dealt | Placed | Sampled
+        require_pieces(accumulate, micro_batch, code)
         if batches is None:
-            self.batches = batches_of(samples, rows, code.shares, batch_size, seed, shuffle, drop_last)
+            size_of_step = batch_size if batch_size is None else min(accumulate * batch_size, max(batch_size, samples))
+            self.batches = batches_of(samples, rows, code.shares, size_of_step, seed, shuffle, drop_last)
         elif rows is None:
-            self.batches = Sampled(batches, samples, code.shares, batch_size, drop_last, loader)
+            self.batches = Sampled(batches, samples, code.shares, batch_size, drop_last, loader, accumulate)
         else:
             raise Invalid("batches= draws from all samples, so every worker needs them all. Leave out parts=.")
         layout = first_layout(model, code, statistics)
         devices = (device,) if isinstance(device, str) else tuple(device)
         told, split = takes_context(forward), weighs(loss_fn) and layout.loss
-        how = How(seed, True, forward, devices, autocast, told, split=split)
+        how = How(seed, True, forward, devices, autocast, told, split=split, micro=micro_batch)
         require_no_parameters(loss_fn, model)
         require_forward(loss_fn, forward is split_batch)
         self.context, data = dict(context or {}), source(dataset, rows, collate)
@@ -296,11 +301,11 @@ class Coded:
 
     @torch.no_grad()
     def _update_statistics(self, flat: Tensor) -> None:
-        """Running statistics move by the mean of what they did in the partitions that had samples."""
-        parts = sum(len(self.batches.rows(self.step, part)) > 0 for part in range(self.problem.k))
+        """Running statistics move by the mean of what they did in the forward passes of the partitions."""
+        passes = sum(len(self.problem.pieces(part, self.step)) for part in range(self.problem.k))
         tensors = self.layout.tensors(self.model)
         for name in self.layout.statistics:
-            tensors[name] += flat[self.layout.places[name]].view(tensors[name].shape).to(tensors[name].device) / parts
+            tensors[name] += flat[self.layout.places[name]].view(tensors[name].shape).to(tensors[name].device) / passes
         for layer in self.model.modules():
             if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.num_batches_tracked is not None and layer.training:
                 layer.num_batches_tracked += 1

@@ -45,7 +45,8 @@ def loader_options(loader: Any) -> dict[str, Any]:
     found = taken_apart(loader, {})
     if type(loader.batch_sampler) is not BatchSampler or not draws_each_once(loader.sampler, loader.dataset):
         return {"batches": found["batches"], "collate": found["collate"]}
-    batch, shuffle = min(loader.batch_size, len(loader.dataset)), type(loader.sampler) is RandomSampler
+    batch = min(loader.batch_size or 1, len(loader.dataset))  # type: ignore[arg-type]
+    shuffle = type(loader.sampler) is RandomSampler
     return {"batch_size": batch, "shuffle": shuffle, "drop_last": loader.drop_last, "collate": found["collate"]}
 
 

@@ -43,6 +43,7 @@ class How:
     """How a partition's loss is computed. mean: whether loss_fn averages over the samples (else it adds them up).
 
     ratio: it gives (sum, denominator). split: it is one of torch's, and is taken apart into these.
+    micro: samples of a forward pass at most, where a partition should be computed in pieces that are added up.
     told: whether forward takes what goes with a step, as a third argument. strict: refuse what was not seen before the start.
     still: refuse a forward pass that moves a buffer which does not travel.
     """
@@ -57,6 +58,7 @@ class How:
     still: bool = False
     ratio: bool = False
     split: bool = False
+    micro: int | None = None
 
 
 class TorchProblem:
@@ -145,13 +147,20 @@ class TorchProblem:
         for name, p in self._params.items():
             p.grad = flat[self.layout.places[name]].view(p.shape)
         with torch.enable_grad():
-            found = self.outcome(part, step)
-            if found is not None:
+            for piece in self.pieces(part, step):
+                found = self.outcome(part, step, piece)
+                assert found is not None
                 flat[: self.layout.head] += coef * self._head(found)
                 if found.loss.requires_grad:  # not where nothing counts, as where all targets are ignored
                     (coef * found.loss).backward()  # type: ignore[no-untyped-call]
         self._drop_grads()
         return total
+
+    def pieces(self, part: int, step: int) -> list[slice]:
+        """The forward passes of a partition in a step: one, or as many as micro-batches take; none where it has no samples."""
+        count = len(self.batches.rows(step, part))
+        size = self.how.micro or max(count, 1)
+        return [slice(begin, begin + size) for begin in range(0, count, size)]
 
     def loss(self, part: int, step: int, piece: slice = slice(None)) -> Tensor | None:
         """The loss summed over a partition's samples of a step, or a piece of them; None where it has none in this step."""
@@ -164,7 +173,8 @@ class TorchProblem:
         places = self.batches.rows(step, part)[piece]
         if not len(places):
             return None
-        with seeded((self.how.seed, step, part), self._device):
+        number = (piece.start or 0) // self.how.micro if self.how.micro else 0
+        with seeded((self.how.seed, step, part, number) if number else (self.how.seed, step, part), self._device):
             batch = self._read(part, places, step)
             found = self._forward(part, batch, step)
         times = self.batches.scale(part) * (len(places) if self.how.mean and not self.how.ratio else 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ class Sampled:
     source: a sampler, with batch samples a step; or a batch sampler or a list of lists, each a step. It is gone through again
     for every epoch. Of a `DistributedSampler` for R ranks, a step has what all ranks together would have, batch samples each.
     Steps are drawn one after the other. loader: whose own draw comes before those of the sampler, as in an epoch of a
-    DataLoader.
+    DataLoader. accumulate: so many batches make a step; the last of an epoch takes those that are left.
 
     >>> batches = Sampled([[4, 1, 3], [2]], samples=5, shares=(0.5, 0.5))
     >>> [batches.draw(step).tolist() for step in range(3)], batches.steps, batches.epoch_of(2)
@@ -39,9 +40,11 @@ class Sampled:
         batch: int | None = None,
         drop_last: bool = False,
         loader: DataLoader[Any] | None = None,
+        accumulate: int = 1,
     ) -> None:
         self.samples, self.shares = samples, tuple(np.asarray(shares).tolist())
         self._source, self._batch, self._drop_last, self._loader = source, batch, drop_last, loader
+        self._accumulate = accumulate
         self._told = spread(samples, CHECKED * len(self.shares))
         self._epoch = self._first = -1
         self._next = 0  # the step that the iterator gives next
@@ -59,9 +62,9 @@ class Sampled:
             count = len(self._source)  # type: ignore[arg-type]
         except TypeError as error:
             raise Invalid("The sampler has no length, so it is not known how many steps an epoch has.") from error
-        if self._batch is None or isinstance(self._source, BatchSampler):
-            return count
-        return count // self._batch if self._drop_last else -(-count // self._batch)
+        if self._batch is not None and not isinstance(self._source, BatchSampler):
+            count = count // self._batch if self._drop_last else -(-count // self._batch)
+        return -(-count // self._accumulate)
 
     def epoch_of(self, step: int) -> int:
         """That of the batch that was drawn last."""
@@ -79,14 +82,13 @@ class Sampled:
         return self._told
 
     def _following(self) -> Rows:
-        found = next(self._iterator, None)
-        if found is not None:
-            return found
-        self._begin()
-        found = next(self._iterator, None)
-        if found is None:
+        found = list(islice(self._iterator, self._accumulate))
+        if not found:
+            self._begin()
+            found = list(islice(self._iterator, self._accumulate))
+        if not found:
             raise Invalid("The sampler gives no batch. A generator is gone through once: give a sampler, or a list of batches.")
-        return found
+        return np.concatenate(found)
 
     def _begin(self) -> None:
         """Begin an epoch, as a DataLoader does."""
@@ -122,7 +124,12 @@ class Sampled:
 
     def describe(self) -> dict[str, Any]:
         """What must be the same for batches to be the same."""
-        return {"samples": self.samples, "sampler": type(self._source).__name__, "batch": self._batch}
+        return {
+            "samples": self.samples,
+            "sampler": type(self._source).__name__,
+            "batch": self._batch,
+            "accumulate": self._accumulate,
+        }
 
     def state(self) -> dict[str, Any]:
         """What is needed to draw the rest of the epoch again."""
