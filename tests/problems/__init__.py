@@ -107,6 +107,21 @@ class Lazy(Constant):
 
 
 @dataclass(frozen=True, eq=False)
+class Slow(Constant):
+    """Tasks take worker 0 long; it cannot be interrupted in them."""
+
+    here: int = -1
+
+    def share(self, worker, parts):
+        return replace(self, here=worker)
+
+    def grad(self, params, part, where=slice(None), step=0):
+        if self.here == 0:
+            time.sleep(self.seconds)
+        return np.full(len(params[where]), part + 1, dtype=self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
 class Partly(Constant):
     """Fails on some workers, whatever they compute, from a step on."""
 

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..plan.advice import Advice, Candidate
 from ..plan.auto import LEAST_ROUNDS, auto
@@ -37,6 +38,7 @@ LASTING = 0.3
 KINDS: dict[str, Kind] = {"even": "healthy", "persistent": "persistent", "changing": "transient", "tasks": "data"}
 
 
+@door
 def diagnose(
     trace: Trace | NDArray[np.float64],
     *,

@@ -57,12 +57,21 @@ class Connection:
         if ray.is_initialized():
             return cls._joined(own=cls.users > 0, alone=False)
         if address not in (None, "local") or (address is None and "RAY_ADDRESS" in os.environ):
-            ray.init(address, logging_level="ERROR")
+            cls._start(address)
             return cls._joined(own=True, alone=False)
         require_guarded(ray.__version__)
         with environment(QUIET | thread_limits(threads) | {"RAY_worker_maximum_startup_concurrency": str(workers)}):
-            ray.init("local", num_cpus=workers, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+            cls._start("local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
         return cls._joined(own=True, alone=True)
+
+    @classmethod
+    def _start(cls, address: str | None, **options: Any) -> None:
+        """ray.init; one that fails leaves no processes behind."""
+        try:
+            load().init(address, logging_level="ERROR", **options)
+        except Exception as error:
+            load().shutdown()
+            raise UnstraggleError(f"Ray could not be started, or joined at address={address!r}. Ray says: {error}") from error
 
     @classmethod
     def _joined(cls, own: bool, alone: bool) -> Connection:

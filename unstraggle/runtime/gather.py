@@ -73,10 +73,11 @@ class Gather:
             self._checked[index] = message, self._read(message)
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Take checked messages. Where weights are known, of equal ones only the first, and add those whose turn it is."""
+        """Take checked messages. Where weights are known, of equal ones only the first, and add those whose turn it is; else
+        nothing is added before the end, and a message takes the place of an earlier one."""
         for message in messages:
             place = self._place[message.index]
-            if place not in self._at:
+            if self._known is None or place not in self._at:
                 self._at[place] = message.index
                 self._vectors[message.index] = self._vector(message)
         while self._next < self._places and all(place in self._at for place in self._turn()):

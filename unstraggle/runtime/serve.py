@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.program import Outgoing, Program
 from .payload import number_type, pack
@@ -48,6 +49,7 @@ class Job:
     origin: float
     delays: NDArray[np.float64] | None = None
     program: Program | None = None
+    context: bytes = b""
 
     def now(self) -> float:
         """Seconds since the round began."""
@@ -78,15 +80,27 @@ class Share:
 
         return isinstance(self.problem, Accumulates) and self.dtype.kind != "c"
 
+    @cached_property
+    def listens(self) -> bool:
+        """Whether the problem wants what comes with an order."""
+        from ..problems.base import Listens
 
+        return isinstance(self.problem, Listens)
+
+
+@door
 def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: Callable[[float], None]) -> None:
     """Compute an order and send each message when it is due. wait(t): until t on the monotonic clock, or raise `Abandoned`.
 
     A round of small tasks is over before the caches are warm: what can be prepared once is, and little else is touched.
     """
     times: Times = []
+    since = 0.0
     params, step, origin, delays = job.params, job.step, job.origin, job.delays
     problem, slices, clock, program = share.problem, share.slices, time.monotonic, job.program or share.program
+
+    if share.listens:
+        problem.hear(job.context)  # type: ignore[attr-defined]
 
     def grad(part: int, block: int) -> Any:
         began, where = clock(), slices[block]
@@ -101,9 +115,11 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         return require_numbers(problem, part, total, where)
 
     def deliver(message: Outgoing, numbers: Any) -> None:
+        nonlocal since
         if delays is not None and job.now() < (due := float(delays[program.place[message.index]])):
             wait(origin + due)
-            times[:] = stretched(times, job.now(), program.work[: message.after])
+            times[:] = stretched(times, since, due, program.work[: message.after])
+        since = times[-1] if times else since
         payload, checksum = pack(message, numbers, job.step, share.dtype, share.checked)
         send(message, payload, checksum, times)
         times.clear()
@@ -112,6 +128,15 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         work(program, grad, deliver, stopped, accumulate if share.adds else None)
     except Abandoned:
         return
+
+
+def partial_gradient(share: Share, job: Job, part: int, block: int) -> Any:
+    """A partial gradient in a vector of its own, which the problem does not use again."""
+    problem, where = share.problem, share.slices[block]
+    if share.adds:
+        found = problem.accumulate(job.params, part, where, job.step, 1.0, None)  # type: ignore[attr-defined]
+        return require_numbers(problem, part, found, where)
+    return 1.0 * require_numbers(problem, part, problem.grad(job.params, part, where, job.step), where)
 
 
 def require_numbers(problem: Problem, part: int, partial: Any, where: slice) -> Any:
@@ -131,17 +156,21 @@ def _real(partial: Any) -> bool:
     return hasattr(partial, "dtype") and "complex" not in str(partial.dtype)
 
 
-def stretched(times: Times, end: float, work: tuple[float, ...]) -> Times:
-    """Times of the last tasks as if they had lasted until `end`, each for its share of the work: an injected delay slows them
-    all. work: of all tasks so far."""
+def stretched(times: Times, begin: float, end: float, work: tuple[float, ...]) -> Times:
+    """Times of the last tasks as if they had lasted from the last message until `end`, each for its share of the work.
+
+    An injected delay slows them all, and counts from the start of the round: a worker that got its order first is not the
+    slower for it. work: of all tasks so far."""
     if not times:
         return []
-    begin, tasks = times[0], len(times) // 2
+    tasks = len(times) // 2
     last = np.array(work[-tasks:] if work else [1.0] * tasks)
     ends = begin + (end - begin) * np.cumsum(last) / last.sum()
+    ends[-1] = end
     return [begin, *np.repeat(ends, 2)[:-1].tolist()]
 
 
+@door
 def share_of(problem: Any, code: Code, worker: int, checked: bool = True) -> Share:
     """What a worker of a code gets once; the problem is one that fits the code (see `engines.prepared`)."""
     program, slices = code.program(worker), tuple(block_slices(problem.dim, code.blocks))
