@@ -114,7 +114,9 @@ def _linear(model: Sampled, total: float) -> tuple[Vector, float]:
     """Minimise the mean over rounds of z_r, z_r >= T_(n-s) S_s for all s, with S the cumulated work: exact for these rounds."""
     rounds, n = model.times.shape
     ranks = np.arange(1, n + 1)
-    unending = np.isinf(model.times).any(axis=0)[::-1]  # blocks that so many stragglers can hold up for ever: they stay empty
+    unending = np.asarray(np.isinf(model.times).any(axis=0))[
+        ::-1
+    ]  # blocks that so many stragglers can hold up for ever: they stay empty
     r, s = np.divmod(np.arange(rounds * n), n)
     lower = csr_array(np.tril(np.ones((n, n))) * ranks)
     times = np.where(unending[s], 0.0, model.times[r, n - 1 - s])
