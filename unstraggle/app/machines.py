@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Invalid
+from ..torch.batches import Dealt
 from ..torch.problem import TorchProblem
+from ..torch.samplers import Sampled
 from ..trace import Trace
 
 JITTER = 0.2
@@ -102,7 +104,8 @@ class OnMachines:
         return found
 
     def _lasting(self, part: int, where: slice, step: int) -> float:
-        sizes, (begin, end, _) = self.problem.batches.sizes, where.indices(self.dim)
+        batches, (begin, end, _) = self.problem.batches, where.indices(self.dim)
+        sizes = batches.shares if isinstance(batches, Dealt | Sampled) else batches.sizes
         work = self.machines.n * sizes[part] / sum(sizes) * (end - begin) / self.dim
         return work * self.machines.seconds(self.worker, step)
 

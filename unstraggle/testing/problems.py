@@ -58,7 +58,9 @@ def check_problem(
 def _check_sizes(problem: Any) -> None:
     for name in ("k", "dim"):
         value = getattr(problem, name, None)
-        _require(isinstance(value, int | np.integer) and value >= 1, f"{name} is a whole number >= 1, but it is {value!r}.")
+        _require(
+            isinstance(value, int | np.integer) and bool(value >= 1), f"{name} is a whole number >= 1, but it is {value!r}."
+        )
     kind = getattr(problem, "dtype", None)
     known = kind is not None and np.dtype(kind) in TOLERANCE
     _require(known, f"dtype is np.dtype(np.float32) or np.dtype(np.float64), but it is {kind!r}.")
