@@ -139,6 +139,8 @@ def _fits(value: Any, kind: Any) -> bool:
 def _items_fit(value: Any, kind: type, inside: tuple[Any, ...]) -> bool:
     if isinstance(value, str | bytes | type) or not isinstance(value, Iterable | np.ndarray):
         return False
+    if kind in (tuple, list, collections.abc.Sequence) and isinstance(value, set | frozenset | Mapping):
+        return False
     same = len(inside) == 1 or inside[1:] == (...,)
     try:
         return not same or all(_fits(item, inside[0]) for item in value)
