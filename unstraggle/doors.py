@@ -187,7 +187,7 @@ def _odd(value: Any) -> bool:
     if not isinstance(value, list | tuple | set | range | np.ndarray):
         return False
     if not _numeric(value):
-        return len(value) == 0 or any(map(_odd, value))
+        return len(value) == 0 or any(isinstance(one, list | tuple) or _odd(one) for one in value)
     numbers = np.asarray(value)
     return numbers.size == 0 or numbers.dtype.kind == "c" or not (np.isfinite(numbers) & (numbers >= 0)).all()
 
