@@ -40,15 +40,15 @@ def problem_of_the_script():
 
 
 def who_lags_behind_skips_rounds():
-    """Worker 1 needs 0.5 s per task, rounds take 0.02 s: it computes two or three of 40 rounds, and takes the newest one."""
+    """Worker 1 needs 0.5 s per task, rounds take 0.02 s: it computes a few of 40 rounds, and takes the newest one."""
     engine = MPI(Slow(2, worker_part=1))
     with Master(codes.uncoded(2), engine, Count(1)) as master:
+        began = time.monotonic()
         estimates = [run(master, delays=np.array([0.02, 0.0])) for _ in range(40)]
-        assert 1 <= sum(estimate.stale + estimate.got[1] for estimate in estimates) <= 6
+        most = (time.monotonic() - began) / 0.5 + 1
+        assert 1 <= sum(estimate.stale + estimate.got[1] for estimate in estimates) <= most
         assert len(engine._seats[1].sent) <= 2
-        limit = time.monotonic() + 120
-        while not run(master, delays=np.array([5.0, 0.0])).got[1]:
-            assert time.monotonic() < limit
+        scenarios.until(lambda: run(master, delays=np.array([5.0, 0.0])).got[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,15 +117,11 @@ def killed_rank():
             run(master, delays=np.full(3, 0.05))
             assert time.monotonic() < began + 60
         os.kill(engine.pid(1), signal.SIGKILL)
-        began = time.monotonic()
-        while run(master, delays=np.full(3, 0.05)).lost != (1,):
-            assert time.monotonic() < began + 10
-        while run(master, delays=np.full(3, 0.05)).lost:
-            assert time.monotonic() < began + 30
+        scenarios.until(lambda: run(master, delays=np.full(3, 0.05)).lost == (1,))
+        scenarios.until(lambda: not run(master, delays=np.full(3, 0.05)).lost)
         assert run(master, delays=np.array([60.0, 0, 0])).got.tolist() == [False, True, True]
         os.kill(engine.pid(1), signal.SIGKILL)
-        while run(master, delays=np.full(3, 0.05)).lost != (1,):
-            assert time.monotonic() < began + 40
+        scenarios.until(lambda: run(master, delays=np.full(3, 0.05)).lost == (1,))
         np.testing.assert_allclose(run(master).gradient, 6.0)
         os.kill(engine.pid(0), signal.SIGKILL)
         with refused(NotRecovered, "workers [0, 1] are lost"):
@@ -247,5 +243,5 @@ def main(names):
 
 
 if __name__ == "__main__":
-    faulthandler.dump_traceback_later(240, exit=True)
+    faulthandler.dump_traceback_later(700, exit=True)
     main([name for name in sys.argv[2:] if name != "stopped"])

@@ -9,11 +9,12 @@ from typing import Any, Literal, TypeVar
 from ..doors import door
 from ..errors import Invalid
 
-Group = Literal["one", "several", "join", "change", "approximate"]
+Group = Literal["one", "several", "handed", "join", "change", "approximate"]
 
 GROUPS: dict[Group, str] = {
     "one": "Exact, one message per worker",
     "several": "Exact, several messages per worker",
+    "handed": "Exact, tasks handed out while the round runs",
     "join": "Joining codes",
     "change": "Changing codes",
     "approximate": "Approximate",

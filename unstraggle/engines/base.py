@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ..doors import door
 from ..errors import Invalid
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Order
 
 if TYPE_CHECKING:
@@ -62,6 +63,27 @@ class Sampled(Protocol):
 
     @property
     def sampled(self) -> bool: ...
+
+
+@runtime_checkable
+class Tells(Protocol):
+    """An engine that carries words to workers while a round runs, for codes that hand out tasks (`Code.handing`).
+
+    Its workers say when they have done a task (`Finished`), also of a round that is over, and send sums when they are asked.
+    """
+
+    def tell(self, word: Tell) -> None:
+        """Bring a word to a worker, after its order and the words before it; it is lost with a worker that is lost."""
+        ...
+
+
+def require_tells(engine: Engine, code: Code) -> None:
+    """Refuse a code that hands out tasks on an engine that cannot carry words to its workers."""
+    if code.handing is not None and not isinstance(engine, Tells):
+        raise Invalid(
+            f"{code.name} hands out tasks while a round runs, for which an engine needs `tell`, but {type(engine).__name__} "
+            "has none. Use Local, Ray, MPI or Virtual, or a code whose tasks are fixed, such as fractional_repetition."
+        )
 
 
 @door

@@ -55,6 +55,12 @@ class OneSpeed(ABC):
         assert speeds is not None
         return speeds[:, code.messages.worker] * code.ready()
 
+    def durations(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
+        """(rounds, T) seconds that each task takes."""
+        speeds = self.speeds(code.n, rounds, rng)
+        assert speeds is not None
+        return speeds[:, code.tasks.worker] * code.tasks.work
+
     def order_statistics(self, n: int, draws: int = 100_000, rng: Seed = 0) -> Times:
         """(n,) mean of the q-th smallest of n speeds, by simulation; `order_statistics_error` says how sure."""
         return np.asarray(self._sorted(n, draws, rng).mean(axis=0))
@@ -117,8 +123,13 @@ class Family(OneSpeed):
 
     def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
         if self.per == "task":
-            return arrivals(code, self.draw((rounds, len(code.tasks)), rng) * code.tasks.work)
+            return arrivals(code, self.durations(code, rounds, rng))
         return super().sample(code, rounds, rng)
+
+    def durations(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
+        if self.per == "task":
+            return self.draw((rounds, len(code.tasks)), rng) * code.tasks.work
+        return super().durations(code, rounds, rng)
 
     def order_statistics(self, n: int, draws: int = 0, rng: Seed = 0) -> Times:
         """(n,) mean of the q-th smallest of n times, q = 1..n; infinite where it is."""

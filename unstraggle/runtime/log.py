@@ -112,7 +112,8 @@ def _rounds(path: Path) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]
 
 def _terms(found: dict[str, Any]) -> Terms:
     lost = tuple((worker, returns) for worker, returns in found["lost"])
-    return Terms(**{**found, "lost": lost, "suspects": frozenset(found["suspects"])})
+    busy = tuple(found["busy"])
+    return Terms(**{**found, "lost": lost, "suspects": frozenset(found["suspects"]), "busy": busy})
 
 
 def _named(one: Any) -> list[Any]:

@@ -23,6 +23,7 @@ from .program import Outgoing, Program
 
 if TYPE_CHECKING:
     from .decoders import Decoder, Linear
+    from .handing import Handing
     from .noise import NoiseGain
 
 FULL_BITS = PLAIN.bits
@@ -140,7 +141,8 @@ class Code:
     """A scheme: who computes what, who sends what after how many tasks, and how what arrived is decoded.
 
     `blocks` are fractions of the coordinates. `data`, where present, replaces the raw partitions by encoded ones (Lagrange
-    coding); every other code works on the partial gradients of any model.
+    coding); every other code works on the partial gradients of any model. `handing`, where present, says that the tasks are
+    what workers may do: the round hands them out, and workers send the sum of what they did when they are asked.
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> code = cyclic_repetition(6, s=2)
@@ -155,6 +157,7 @@ class Code:
     decoder: Decoder
     blocks: tuple[float, ...] = (1.0,)
     data: Any = None
+    handing: Handing | None = None
 
     def __post_init__(self) -> None:
         self.check()
@@ -198,7 +201,8 @@ class Code:
         mine = np.flatnonzero(self.tasks.worker == worker)
         tasks = tuple(zip(self.tasks.part[mine].tolist(), self.tasks.block[mine].tolist(), strict=True))
         messages = tuple(map(self._outgoing, np.flatnonzero(self.messages.worker == worker).tolist()))
-        return Program(worker, tasks, messages, tuple(self.tasks.work[mine].tolist()))
+        numbers = tuple(mine.tolist()) if self.handing is not None else ()
+        return Program(worker, tasks, messages, tuple(self.tasks.work[mine].tolist()), numbers)
 
     def _outgoing(self, m: int) -> Outgoing:
         table = self.messages
@@ -227,9 +231,12 @@ class Code:
 
     def check(self) -> None:
         """Raise `Invalid` unless the tables fit together; `testing.check_code` also tests what they mean."""
+        from .handing import check_handing
+
         _check_workers(self)
         _check_blocks(self)
         _check_causality(self)
+        check_handing(self)
         if self.decoder.size != len(self.messages):
             raise Invalid(f"{self.name}: the decoder is for {self.decoder.size} messages, the table has {len(self.messages)}.")
         if self.decoder.rule and max(self.decoder.rule.messages) >= len(self.messages):

@@ -74,6 +74,11 @@ def code_and_stop(code: Code | Planned, stop: Stop | None = None, by: By | None 
     if not isinstance(code, Code):
         stop, code = stop or code.stop, code.code
     chosen = stop or Recovered(by or ("rule" if code.decoder.rule else "span"))
+    if code.handing is not None and not isinstance(chosen, Recovered):
+        raise Invalid(
+            f"{code.name} hands out tasks until all are done, so that its rounds end when the gradient is exact, but got "
+            f"stop={chosen}. Leave the stop rule out; on_shortfall and patience say what to do when workers are missing."
+        )
     if isinstance(chosen, Checks):
         chosen.check(code)
     return code, chosen
@@ -102,12 +107,7 @@ class Recovered:
         return round.recovered(self.by) and round.exact
 
     def hopeless(self, round: Round) -> bool:
-        if not round.gone:
-            return False
-        possible = round.got | round.pending
-        if self.by == "rule" and round.code.decoder.rule:
-            return not round.code.decoder.rule.met(possible)
-        return not is_exact(round.code.decoder, possible)
+        return round.gone and not round.reachable(self.by)
 
     def alarm(self, round: Round) -> float | None:
         return None

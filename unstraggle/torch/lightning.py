@@ -20,7 +20,7 @@ from .coded import Coded
 from .info import Info
 from .loaders import Counted
 
-GIVEN = ("batch_size", "shuffle", "drop_last", "collate", "forward", "model", "loss_fn", "dataset")
+GIVEN = ("batch_size", "batches", "shuffle", "drop_last", "collate", "forward", "model", "loss_fn", "dataset")
 """What `Coded` is told by the module and its DataLoader."""
 
 TRANSFER = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
