@@ -139,6 +139,8 @@ def _fits(value: Any, kind: Any) -> bool:
 def _items_fit(value: Any, kind: type, inside: tuple[Any, ...]) -> bool:
     if isinstance(value, str | bytes | type) or not isinstance(value, Iterable | np.ndarray):
         return False
+    if kind in (tuple, list, collections.abc.Sequence) and isinstance(value, set | frozenset | Mapping):
+        return False
     same = len(inside) == 1 or inside[1:] == (...,)
     try:
         return not same or all(_fits(item, inside[0]) for item in value)
@@ -185,7 +187,7 @@ def _odd(value: Any) -> bool:
     if not isinstance(value, list | tuple | set | range | np.ndarray):
         return False
     if not _numeric(value):
-        return len(value) == 0 or any(map(_odd, value))
+        return len(value) == 0 or any(isinstance(one, list | tuple) or _odd(one) for one in value)
     numbers = np.asarray(value)
     return numbers.size == 0 or numbers.dtype.kind == "c" or not (np.isfinite(numbers) & (numbers >= 0)).all()
 

@@ -23,6 +23,8 @@ Times = NDArray[np.float64]
 @door
 def arrivals(code: Code, durations: Times) -> Times:
     """(R, M) arrival times from (R, T) durations of the tasks: a worker does its tasks one after the other."""
+    if np.shape(durations)[1:] != (len(code.tasks),):
+        raise Invalid(f"arrivals needs durations (rounds, {len(code.tasks)}), one a task, but got shape {np.shape(durations)}.")
     padded = np.concatenate([durations, np.zeros((len(durations), 1))], axis=1)
     finished = padded[:, code.tasks.queues].cumsum(axis=2)
     return np.asarray(finished[:, code.messages.worker, code.messages.after - 1])

@@ -164,8 +164,8 @@ def _require(latency: Any, n: int, dim: int, method: str, samples: Any, cycles: 
     require_one_speed(latency)
     if method not in METHODS:
         raise Invalid(f"block_sizes needs a method of {', '.join(METHODS)}, but got {method!r}.")
-    if not isinstance(n, int | np.integer) or n < 1 or not isinstance(dim, int | np.integer) or dim < 1:
-        raise Invalid(f"block_sizes needs whole numbers n >= 1 and dim >= 1, but got n={n!r}, dim={dim!r}.")
+    if not isinstance(n, int | np.integer) or not 1 <= n <= 10**6 or not isinstance(dim, int | np.integer) or dim < 1:
+        raise Invalid(f"block_sizes needs whole numbers n >= 1 (at most 1000000) and dim >= 1, but got n={n!r}, dim={dim!r}.")
     if (samples is not None and not samples > 0) or not (np.isfinite(cycles) and cycles > 0):
         raise Invalid(f"block_sizes needs samples > 0 and cycles > 0, but got samples={samples}, cycles={cycles}.")
     if costs is not None and (len(costs) != dim or not (np.asarray(costs, dtype=float) > 0).all()):

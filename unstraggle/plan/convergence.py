@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
+from ..doors import door
 from ..errors import Invalid
 from .bits import variance
 from .error import delta
@@ -57,6 +58,7 @@ class Convergence:
         return vars(self) | {"constants": list(self.constants)}
 
 
+@door
 def convergence(
     p: ArrayLike,
     k: int,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import require_count
 from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
@@ -45,7 +46,9 @@ class Logistic(Linear):
     @door
     def random(cls, code: Code, dim: int = 100, samples: int = 4000, ridge: float = 1e-3, rng: Seed = 0) -> Logistic:
         """Data drawn from a logistic model, in the partitions that a code wants."""
-        random = generator(rng)
+        random, why = generator(rng), "Data are drawn in memory."
+        dim = require_count("Logistic.random", "dim", dim, 1, 10**8, why)
+        samples = require_count("Logistic.random", "samples", samples, 1, 10**9, why)
         x = random.standard_normal((samples, dim))
         y = random.random(samples) < _sigmoid(x @ random.standard_normal(dim) / np.sqrt(dim))
         return cls.split(x, y, code.shares.tolist(), ridge)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
+from ..checks import require_count
 from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..latency.base import arrivals
@@ -60,7 +61,7 @@ def example_payloads(code: Code, rng: Seed = 0, dim: int = 24) -> tuple[Payloads
 
 def example_grads(code: Code, rng: Seed = 0, dim: int = 24) -> tuple[Payloads, NDArray[np.float64]]:
     """The same with the gradients (partitions, dim) of the raw data."""
-    random = generator(rng)
+    random, dim = generator(rng), require_count("example_payloads", "dim", dim, 1, 10**8, "Give the number of coordinates.")
     samples = 4 * (code.k if code.data is None else int(code.data.shape[1]))
     features, labels = random.standard_normal((samples, dim)), random.standard_normal(samples)
     params = random.standard_normal(dim)
