@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from unstraggle.papers.quantized_osgc.full_size import condensed
 from unstraggle.statistics import mean_and_half
 
 from .common import RESULTS
@@ -50,8 +51,15 @@ class Book:
     def __init__(self, path: Path, until: float, each: int = EACH, also: Sequence[Path] = ()) -> None:
         self.path, self.until, self.each = path, until, each
         self.rows: dict[Run, dict[str, Any]] = {}
+        self.machine = {
+            "date": date.today().isoformat(),
+            "hardware": torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU",
+            "versions": {"torch": torch.__version__},
+        }
         for file in (*also, *([path] if path.exists() else [])):
-            for row in json.loads(file.read_text())["runs"]:
+            found = json.loads(file.read_text())
+            self.machine = self.machine if DEVICE == "cuda" else {key: found[key] for key in self.machine}
+            for row in found["runs"]:
                 self.rows[Run(row["task"], row["scheme"], row["rate"], row["seed"], row["steps"])] = row
 
     def row(self, replica: Replica, run: Run) -> dict[str, Any] | None:
@@ -71,9 +79,7 @@ class Book:
         about = {
             "benchmark": "training_gpu",
             "repeat": "python -m benchmarks.training_gpu",
-            "date": date.today().isoformat(),
-            "hardware": torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU",
-            "versions": {"torch": torch.__version__},
+            **self.machine,
             "setting": f"n = k, B = {self.each} n, one norm per message; loss: mean training loss of the last {LAST} steps; "
             f"rates found on seeds {TUNING[0]}, {TUNING[1]}; 95 % intervals by Student's t; gap: to {REFERENCE}, seed by seed",
         }
@@ -224,9 +230,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8, help="runs at a scheme's best rate")
     parser.add_argument("--also", type=Path, nargs="*", default=[], help="results whose runs are taken over")
     parser.add_argument("--without", nargs="*", choices=SCHEMES, default=[], help="schemes that are left out")
+    parser.add_argument("--curves", type=Path, help="write what figures 3b and 3c show of --out there, and train nothing")
     parser.add_argument("--no-graphs", action="store_true", help="where CUDA graphs fail; several times slower")
     parser.add_argument("--check", action="store_true", help="only say how long a message takes")
     given = parser.parse_args()
+    if given.curves:
+        given.curves.write_text(json.dumps(condensed(json.loads(given.out.read_text()))) + "\n")
+        return
     begun = time.perf_counter()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.benchmark = True
     given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,9 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+import unstraggle as us
+from unstraggle.latency import ShiftedExponential
+
 
 def mlp(dtype=torch.float32, dropout=0.0, seed=1):
     torch.manual_seed(seed)
@@ -205,6 +208,15 @@ def mean_square(outputs, targets):
 def together(samples):
     """A collate function of one's own."""
     return torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])
+
+
+def coded(model=None, loss_fn=None, data=None, **options):
+    """A run on a sampled clock unless said otherwise."""
+    options = {"scheme": "fractional_repetition(4, s=1)", "batch_size": 16, "seed": 3, "engine": "virtual", **options}
+    if options["engine"] == "virtual":
+        options.setdefault("latency", ShiftedExponential(rate=1.0))
+    data = table() if data is None else data
+    return us.torch.Coded(mlp() if model is None else model, loss_fn or nn.CrossEntropyLoss(), data, **options)
 
 
 class Widest(nn.Module):

@@ -208,6 +208,20 @@ def test_splitting_saves_one_coefficient_a_group():
     assert mean_squared_error(sparse, p, "identical").relative == pytest.approx(1 / delta(p))
 
 
+def test_splitting_many_workers_finds_pairs_and_triples_and_is_never_denser():
+    """22 workers of 0.3 and 0.7 partitions: one coefficient each is enough, however they are ordered."""
+    rng = np.random.default_rng(0)
+    for shares, least in (([0.3, 0.7] * 11, 22), ([0.2, 0.8] * 30, 60), ([0.2, 0.3, 0.5] * 8, 26), (rng.random(25), 99)):
+        weights = rng.permutation(shares)
+        count = round(float(weights.sum()))
+        weights = weights * (count / weights.sum())
+        gain = weights / count  # (1 - p) / p, up to a factor
+        p = 1 / (1 + gain)
+        dense, sparse = (codes.optimally_structured(p, k=count, construction=how) for how in ("overlap", "split"))
+        assert sparse.messages.coef.nnz <= min(least, dense.messages.coef.nnz)
+        assert mean_squared_error(sparse, p).unbiased
+
+
 def test_splitting_many_workers_keeps_the_sums():
     p = np.repeat([0.2, 0.5, 0.8, 0.5], 10)
     dense, sparse = (codes.optimally_structured(p, construction=how) for how in ("overlap", "split"))

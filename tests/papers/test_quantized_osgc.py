@@ -8,12 +8,13 @@ import pytest
 from unstraggle import Invalid
 from unstraggle.engines.virtual import Virtual
 from unstraggle.latency import Exponential
+from unstraggle.papers.quantized_osgc import errors as quantized_osgc_errors
 from unstraggle.papers.quantized_osgc import figure1 as quantized_osgc
 from unstraggle.papers.quantized_osgc import figures as quantized_osgc_figures
 from unstraggle.papers.quantized_osgc import logistic as quantized_osgc_logistic
-from unstraggle.papers.quantized_osgc.schemes import BUILD, Cluster, scheme, straggle_probabilities
+from unstraggle.papers.quantized_osgc.schemes import BUILD, Cluster, scheme, shared_partition, straggle_probabilities
 from unstraggle.plan.error import mean_squared_error
-from unstraggle.quantizers import ErrorFeedback
+from unstraggle.quantizers import QSGD, ErrorFeedback
 from unstraggle.runtime.master import Master
 from unstraggle.scheme.stop import Deadline
 
@@ -216,17 +217,68 @@ def test_figures_are_written(tmp_path, monkeypatch):
     monkeypatch.setattr(quantized_osgc_figures, "figure3", lambda: small)
     monkeypatch.setattr(quantized_osgc_figures, "_quick", lambda comparison: comparison)
     rows = quantized_osgc_figures.reproduce_figure3(tmp_path, quick=True)
-    assert [(row["scheme"], row["rates"]) for row in rows] == [("proposed", "shared"), ("proposed", "tuned")]
+    assert [(row["scheme"], row["rates"]) for row in rows[:2]] == [("proposed", "shared"), ("proposed", "tuned")]
+    assert {row["panel"] for row in rows[2:]} == {"b", "c"}  # from a GPU
     assert rows[0]["gap"] == 0 and rows[0]["runs"] == 2 and rows[0]["rate"] == 0.05 and rows[0]["bits_a_step"] > 0
     saved = json.loads((tmp_path / "cagc-fig3.json").read_text())
     assert len(saved["curves"]["a"]["lines"][0]["shared"]["mean"]) == 2
-    assert len(quantized_osgc_figures.table(rows)) == 2 and (tmp_path / "cagc-fig3.png").stat().st_size > 10_000
+    assert set(saved["curves"]) == {"a", "b", "c"} and "H200" in saved["elsewhere"]["hardware"]
+    assert len(quantized_osgc_figures.table(rows)) == len(rows) and (tmp_path / "cagc-fig3.png").stat().st_size > 10_000
 
 
 def test_every_figure_names_its_reference():
     for comparison in (*quantized_osgc_figures.figure2(), *quantized_osgc_figures.figure3()):
         names = [name for name, _, _ in comparison.lines]
         assert comparison.reference in names and len(set(names)) == len(names)
+
+
+def test_panels_have_the_paper_s_letters():
+    """Figure 2: a, b, d, e two numbers of workers and two budgets with SGD; c, f Adam. Figure 3: a, d, e, f, and b, c from a GPU."""
+    two = {one.name: one.lines[0][1] for one in quantized_osgc_figures.figure2()}
+    assert [(two[name].n, two[name].each) for name in "abde"] == [(50, 3), (50, 5), (100, 3), (100, 5)]
+    assert [two[name].optimizer for name in "abcdef"] == ["sgd", "sgd", "adam", "sgd", "sgd", "adam"]
+    three = {one.name: one for one in quantized_osgc_figures.figure3()}
+    assert {"a", "d", "e", "f"} <= set(three) and not {"b", "c"} & set(three)
+    assert {f"{label} + EF" for label in ("SGC", "OSGC", "IS-SGD", "EHD", "OD", "BGC")} <= {
+        line[0] for line in three["e"].lines
+    }
+
+
+def test_the_authors_structure_is_unbiased_with_negative_weights():
+    p = straggle_probabilities(N)
+    code = shared_partition(p, np.zeros(N))
+    assert code.messages.coef.min() < 0 and mean_squared_error(code, p).unbiased
+
+
+def test_a_step_of_several_mini_batches_sums_their_gradients():
+    once, twice = (Panel(n=N, each=4, steps=4, passes=passes) for passes in (1, 2))
+    assert list(twice.batches(3)) == [6, 7]
+    found = training._sum([(np.ones((1, 3)), 2.0), (2 * np.ones((1, 3)), 5.0)])
+    assert found[0].tolist() == [[3.0, 3.0, 3.0]] and found[1] == 7.0
+    runs = [train(panel, "OSGC", 0.01, seed=0) for panel in (once, twice)]
+    assert runs[1].bits[-1] == 2 * runs[0].bits[-1]
+
+
+# Exact errors
+
+
+def test_errors_of_normal_coordinates_are_those_of_the_quantiser():
+    x = np.random.default_rng(0).standard_normal(20_000)
+    for bits in (2, 5, 8):
+        assert quantized_osgc_errors.gaussian_omega(len(x))[bits - 2] == pytest.approx(
+            QSGD(bits).variance(x, relative=True), rel=0.03
+        )
+
+
+def test_who_errs_less_for_the_same_bits_sent_depends_on_the_coordinates():
+    def error(label, dim, each):
+        return quantized_osgc_errors.error(label, dim, each, quantized_osgc_errors.gaussian_omega(dim))
+
+    ours, rival = error("proposed, qsgd omega", 3_440_060, 5), error("OSGC", 3_440_060, 7)
+    assert ours["sent"] == pytest.approx(rival["sent"], rel=0.02) and ours["error"] < rival["error"] / 10
+    assert error("OSGC", 10_000, 10)["error"] < error("proposed", 10_000, 8)["error"]
+    free = error(quantized_osgc_errors.SILENT, 3_440_060, 3)
+    assert free["error"] < 0.5 * error("proposed, qsgd omega", 3_440_060, 3)["error"]
 
 
 # Logistic regression

@@ -29,6 +29,7 @@ from ..torch_models import (
     Tied,
     Unpicklable,
     Unseeded,
+    coded,
     half_square,
     mlp,
     root_mean_square,
@@ -60,15 +61,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def coded(model=None, loss_fn=None, data=None, **options):
-    """A run on a sampled clock unless said otherwise."""
-    options = {"scheme": "fractional_repetition(4, s=1)", "batch_size": 16, "seed": 3, "engine": "virtual", **options}
-    if options["engine"] == "virtual":
-        options.setdefault("latency", ShiftedExponential(rate=1.0))
-    data = table() if data is None else data
-    return us.torch.Coded(mlp() if model is None else model, loss_fn or nn.CrossEntropyLoss(), data, **options)
 
 
 def alone(run, model, data, step, loss_fn=nn.functional.cross_entropy):

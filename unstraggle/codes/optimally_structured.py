@@ -33,8 +33,12 @@ SNAP = 1e-9
 SEARCHED = 20
 """Groups of up to this many workers are searched for all ways to split them."""
 
+PAIRED, TRIPLED = 500, 120
+"""Beyond these, pairs and triples of workers are not searched."""
+
 Construction = Literal["overlap", "split"]
 Assigned = tuple[NDArray[np.int64], int, int]
+Placed = tuple[NDArray[np.int64], int, csr_array[Any]]
 
 
 @scheme(
@@ -70,8 +74,9 @@ def optimally_structured(
     default 0 without bits, else "paper".
 
     construction="overlap" lays the workers side by side over the partitions (equation 22, at most n + k - 1 coefficients);
-    "split" first looks for groups of workers that carry whole partitions (equation 34, one coefficient less per group). Needs
-    the p of the deadline in use: with a wrong p it is biased, and `erasurehead`, which needs none, may be safer.
+    "split" first looks for groups of workers that carry whole partitions (equation 34, one coefficient less per group) and
+    takes whichever has fewer coefficients. Needs the p of the deadline in use: with a wrong p it is biased, and `erasurehead`,
+    which needs none, may be safer.
 
     >>> code = optimally_structured([0.5, 0.5, 0.2])
     >>> (code.messages.coef.toarray() * [[0.5], [0.5], [0.8]]).round(3)                  # W: rows sum to W_i, columns to 1
@@ -86,7 +91,7 @@ def optimally_structured(
     parts = n if k is None else require_count(NAME, "k", k, 1, 10**6, "Give the number of partitions.")
     sent, heard = _sent(bits, late)
     sums = row_sums(heard, _noise(n, sent, dim, bucket, omega), require_gamma(NAME, gamma), parts)
-    groups = [(workers, first, overlap(sums[workers], count)) for workers, first, count in _groups(sums, parts, construction)]
+    groups = _laid_out(sums, parts, construction)
     worker = np.concatenate([workers[shares.nonzero()[0]] for workers, _, shares in groups])
     part = np.concatenate([first + shares.nonzero()[1] for _, first, shares in groups])
     share = np.concatenate([shares[shares.nonzero()] for _, _, shares in groups])
@@ -149,13 +154,20 @@ def _options(**given: Any) -> str:
     return "".join(f", {name}={text}" for name, text in texts.items() if text != usual.get(name))
 
 
-def _groups(sums: NDArray[np.float64], k: int, construction: str) -> list[Assigned]:
-    """(workers, first partition, how many) of groups that carry whole partitions."""
+def _laid_out(sums: NDArray[np.float64], k: int, construction: str) -> list[Placed]:
+    """(workers, first partition, shares) of groups that carry whole partitions; "split" has no more shares than "overlap"."""
     if construction not in ("overlap", "split"):
         raise Invalid(f'{NAME} needs construction="overlap" or "split", but got {construction!r}.')
     carry = np.flatnonzero(sums > 0)
+    plain = [(carry, 0, overlap(sums[carry], k))]
     if construction == "overlap":
-        return [(carry, 0, k)]
+        return plain
+    split = [(workers, first, overlap(sums[workers], count)) for workers, first, count in _groups(sums, carry, k)]
+    return min(plain, split, key=lambda groups: sum(shares.nnz for _, _, shares in groups))
+
+
+def _groups(sums: NDArray[np.float64], carry: NDArray[np.int64], k: int) -> list[Assigned]:
+    """(workers, first partition, how many) of groups that carry whole partitions."""
     groups: list[Assigned] = []
     waiting, first = [(carry, k)], 0
     while waiting:
@@ -171,12 +183,12 @@ def _groups(sums: NDArray[np.float64], k: int, construction: str) -> list[Assign
 
 
 def _whole_subset(sums: NDArray[np.float64], most: int) -> NDArray[np.bool_] | None:
-    """(n,) the fewest workers that carry 1 to `most` whole partitions, among all subsets or the first of the sorted workers."""
+    """(n,) the fewest workers that carry 1 to `most` whole partitions, among all subsets; of many workers, among sets of up to
+    three and the first of the sorted ones."""
     n = len(sums)
     if n > SEARCHED:
-        order = np.argsort(sums, kind="stable")
-        found = np.flatnonzero(_whole(np.cumsum(sums[order]), most))
-        return None if not len(found) else np.isin(np.arange(n), order[: found[0] + 1])
+        few = _few(sums, most)
+        return _sorted_start(sums, most) if few is None else np.isin(np.arange(n), few)
     totals = np.zeros(1)
     for value in sums[:-1].tolist():
         totals = np.concatenate([totals, totals + value])
@@ -185,6 +197,32 @@ def _whole_subset(sums: NDArray[np.float64], most: int) -> NDArray[np.bool_] | N
         return None
     best = found[np.argmin(np.bitwise_count(found))]
     return np.asarray((best >> np.arange(n)) & 1, dtype=bool)
+
+
+def _few(sums: NDArray[np.float64], most: int) -> NDArray[np.int64] | None:
+    """One, two or three workers that carry whole partitions together; pairs and triples where there are not too many."""
+    n = len(sums)
+    found = np.argwhere(_whole(sums, most))
+    if not len(found) and n <= PAIRED:
+        found = np.argwhere(np.triu(_whole(sums[:, None] + sums, most), 1))
+    if len(found):
+        return np.asarray(found[0])
+    return _triple(sums, most) if n <= TRIPLED else None
+
+
+def _triple(sums: NDArray[np.float64], most: int) -> NDArray[np.int64] | None:
+    pairs = sums[:, None] + sums
+    for i, value in enumerate(sums.tolist()):
+        found = np.argwhere(np.triu(_whole(pairs + value, most), 1)[i + 1 :, i + 1 :])
+        if len(found):
+            return np.append(i, found[0] + i + 1)
+    return None
+
+
+def _sorted_start(sums: NDArray[np.float64], most: int) -> NDArray[np.bool_] | None:
+    order = np.argsort(sums, kind="stable")
+    found = np.flatnonzero(_whole(np.cumsum(sums[order])[:-1], most))
+    return None if not len(found) else np.isin(np.arange(len(sums)), order[: found[0] + 1])
 
 
 def _whole(totals: NDArray[np.float64], most: int) -> NDArray[np.bool_]:

@@ -14,18 +14,21 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
 from ..runtime import frame
-from ..runtime.events import Lost
+from ..runtime.events import Finished, Lost
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.roster import Roster
+from ..runtime.words import packed as packed_word
 from ..scheme.code import Code
 from ..scheme.program import packed
 from .base import prepared
 from .environment import thread_limits
 from .local_start import FAREWELL, Born, Cradle, end_all, forget, own_modules, places
-from .local_worker import FAILED, NOTE, ORDER, READY, SENT
+from .local_worker import FAILED, FINISHED, NOTE, ORDER, READY
 from .nursery import Nursery
 from .shared import PROGRAM, Area, Board, Letter
 from .starter import Starter
@@ -33,6 +36,8 @@ from .starter import Starter
 log = logging.getLogger("unstraggle")
 
 NOTHING = np.empty(0, np.uint8)
+ATOMIC = 4096 // ORDER.size * ORDER.size
+"""Bytes of orders and words that a pipe takes whole or not at all."""
 
 
 @dataclass(eq=False)
@@ -44,6 +49,7 @@ class Seat:
     waiting: bytes = b""
 
 
+@door
 class Local:
     """One process a worker. Scripts that use it need the guard `if __name__ == "__main__":`.
 
@@ -151,6 +157,11 @@ class Local:
     def clock(self) -> float:
         return time.monotonic() - self._origin
 
+    def tell(self, word: Tell) -> None:
+        seat = self._seats[word.worker]
+        if self._roster.is_ready(word.worker):
+            self._tell(seat, seat.waiting + packed_word(word))
+
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self._board.cancelled[list(workers)] = round
 
@@ -236,14 +247,16 @@ class Local:
         for data in self._drain():
             now = time.monotonic()
             clock = now - self._origin
-            for kind, worker, round, index in NOTE.iter_unpack(data):
+            for kind, worker, round, index, epoch in NOTE.iter_unpack(data):
                 last[worker] = now
-                if kind != SENT:
+                if kind in (READY, FAILED):
                     self._take_note(kind, worker, round, now)
                     continue
                 if self._roster.hung:
                     self._hear(worker)
-                if round == current:
+                if kind == FINISHED:
+                    events.append(Finished(worker, index, clock, round, epoch))
+                elif round == current:
                     events.append(read(frames[index], clock, checked=False))
                 else:
                     events.append(Message(worker, index, round, clock, NOTHING))
@@ -322,16 +335,18 @@ class Local:
                 process.kill()
 
     def _tell(self, seat: Seat, record: bytes) -> None:
-        """Give an order. A pipe that is full belongs to a worker that lags far behind: it gets its newest order later."""
+        """Give an order, or words. A pipe that is full belongs to a worker that lags far behind: it gets its newest order, and
+        what follows on it, later."""
         if seat.orders < 0:
             return
         try:
-            os.write(seat.orders, record)
-            seat.waiting = b""
+            while record:
+                record = record[os.write(seat.orders, record[:ATOMIC]) :]
         except BlockingIOError:
-            seat.waiting = record
-        except BrokenPipeError:
             pass
+        except BrokenPipeError:
+            record = b""
+        seat.waiting = record
 
     def _hang_up(self, seat: Seat) -> None:
         orders, seat.orders, seat.waiting = seat.orders, -1, b""

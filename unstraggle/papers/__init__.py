@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from .block_coordinate import claims as block_coordinate_claims
 from .block_coordinate import figures as block_coordinate
 from .mmc_clustering import figure1 as mmc_clustering
 from .mmc_clustering import front as mmc_front
+from .quantized_osgc import errors as quantized_osgc_errors
 from .quantized_osgc import figure1 as quantized_osgc
 from .quantized_osgc import figures as quantized_osgc_figures
 from .quantized_osgc import logistic as quantized_osgc_logistic
@@ -47,6 +49,11 @@ FIGURES: Mapping[str, Figure] = {
         block_coordinate.reproduce_figure4b,
         block_coordinate.runtimes_table,
     ),
+    "bcgc-claims": Figure(
+        "savings, bounds and equation 8 in paper B's own setting, beyond its figures",
+        block_coordinate_claims.reproduce_claims,
+        block_coordinate_claims.table,
+    ),
     "cagc-fig1": Figure(
         "objective of bit allocations against the budget, paper C figure 1",
         quantized_osgc.reproduce_figure1,
@@ -63,6 +70,12 @@ FIGURES: Mapping[str, Figure] = {
         "ablation, heterogeneity, error feedback and bits sent, paper C figure 3",
         quantized_osgc_figures.reproduce_figure3,
         quantized_osgc_figures.table,
+        has_quick=True,
+    ),
+    "cagc-error": Figure(
+        "exact error against bits sent, beyond paper C",
+        quantized_osgc_errors.reproduce_errors,
+        quantized_osgc_errors.table,
         has_quick=True,
     ),
     "cagc-logistic": Figure(

@@ -50,6 +50,7 @@ class Message:
 
     time: of arrival, in seconds since the start of the round. times: start, end, start, end, ... of the worker's tasks since
     its last message. checksum: of the payload where it has none of its own (see `frame.checksum`); None: it came without one.
+    ticket: the request that it answers, where sums are sent on request.
     """
 
     worker: int
@@ -59,6 +60,7 @@ class Message:
     payload: Bytes
     checksum: int | None = None
     times: tuple[float, ...] | None = None
+    ticket: int = 0
 
 
 Incoming = Message | Dropped | Lost | Joined | Failed | Finished

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.program import Outgoing, Program
 from .payload import number_type, pack
@@ -87,6 +88,7 @@ class Share:
         return isinstance(self.problem, Listens)
 
 
+@door
 def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: Callable[[float], None]) -> None:
     """Compute an order and send each message when it is due. wait(t): until t on the monotonic clock, or raise `Abandoned`.
 
@@ -104,15 +106,13 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         began, where = clock(), slices[block]
         partial = problem.grad(params, part, where, step)
         times.extend((began - origin, clock() - origin))
-        if np.shape(partial) != (where.stop - where.start,) or (type(partial) is np.ndarray and partial.dtype.kind not in REAL):
-            raise _unfit(problem, part, partial, where)
-        return partial
+        return require_numbers(problem, part, partial, where)
 
     def accumulate(part: int, block: int, coef: Any, total: Any) -> Any:
-        began = clock()
-        total = problem.accumulate(params, part, slices[block], step, coef, total)  # type: ignore[attr-defined]
+        began, where = clock(), slices[block]
+        total = problem.accumulate(params, part, where, step, coef, total)  # type: ignore[attr-defined]
         times.extend((began - origin, clock() - origin))
-        return total
+        return require_numbers(problem, part, total, where)
 
     def deliver(message: Outgoing, numbers: Any) -> None:
         nonlocal since
@@ -130,12 +130,30 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         return
 
 
-def _unfit(problem: Problem, part: int, partial: Any, where: slice) -> Invalid:
-    kind, length = getattr(partial, "dtype", type(partial).__name__), where.stop - where.start
-    return Invalid(
+def partial_gradient(share: Share, job: Job, part: int, block: int) -> Any:
+    """A partial gradient in a vector of its own, which the problem does not use again."""
+    problem, where = share.problem, share.slices[block]
+    if share.adds:
+        found = problem.accumulate(job.params, part, where, job.step, 1.0, None)  # type: ignore[attr-defined]
+        return require_numbers(problem, part, found, where)
+    return 1.0 * require_numbers(problem, part, problem.grad(job.params, part, where, job.step), where)
+
+
+def require_numbers(problem: Problem, part: int, partial: Any, where: slice) -> Any:
+    """A partial gradient, or a sum of some, as it is: real numbers, one for each coordinate. NumPy would broadcast others."""
+    length = where.stop - where.start
+    if np.shape(partial) == (length,) and (partial.dtype.kind in REAL if isinstance(partial, np.ndarray) else _real(partial)):
+        return partial
+    kind = getattr(partial, "dtype", type(partial).__name__)
+    raise Invalid(
         f"{type(problem).__name__}.grad must give {length} real numbers, one for each coordinate of {where}, but for partition "
         f"{part} it gave shape {np.shape(partial)} of {kind}. Sum over the samples, and take the coordinates `where`."
     )
+
+
+def _real(partial: Any) -> bool:
+    """Whether numbers that are not NumPy's, such as a tensor, are real."""
+    return hasattr(partial, "dtype") and "complex" not in str(partial.dtype)
 
 
 def stretched(times: Times, begin: float, end: float, work: tuple[float, ...]) -> Times:
@@ -152,6 +170,7 @@ def stretched(times: Times, begin: float, end: float, work: tuple[float, ...]) -
     return [begin, *np.repeat(ends, 2)[:-1].tolist()]
 
 
+@door
 def share_of(problem: Any, code: Code, worker: int, checked: bool = True) -> Share:
     """What a worker of a code gets once; the problem is one that fits the code (see `engines.prepared`)."""
     program, slices = code.program(worker), tuple(block_slices(problem.dim, code.blocks))

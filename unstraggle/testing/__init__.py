@@ -8,7 +8,7 @@ from .codecs import BrokenCodec, CodecReport, check_codec
 from .codes import CodeReport, check_code
 from .engines import BrokenEngine, EngineReport, check_engine
 from .problems import BrokenProblem, ProblemReport, check_problem
-from .shared import BrokenCode, Recorded, example_payloads
+from .shared import BrokenCode, Recorded, RecordedTasks, example_payloads
 
 __all__ = [
     "ApproximateReport",
@@ -21,6 +21,7 @@ __all__ = [
     "EngineReport",
     "ProblemReport",
     "Recorded",
+    "RecordedTasks",
     "check_code",
     "check_codec",
     "check_engine",

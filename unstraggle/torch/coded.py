@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from ..doors import door
 from ..engines.base import Engine
 from ..errors import Invalid
 from ..runtime.estimate import Estimate
@@ -35,6 +36,7 @@ from .start import engine_maker, first_layout, in_backward_order, start_master, 
 from .watch import Watch
 
 
+@door
 class Coded:
     """`backward()` fills `p.grad` with the gradient of the loss over the step's whole batch, as `loss.backward()` would.
 

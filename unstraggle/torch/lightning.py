@@ -15,6 +15,7 @@ from lightning.pytorch.utilities.data import extract_batch_size
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import Tensor, nn
 
+from ..doors import door
 from ..errors import Invalid
 from .coded import Coded
 from .info import Info
@@ -32,6 +33,7 @@ TRANSFER = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_ba
 """Hooks that a batch passes before the training step."""
 
 
+@door
 class CodedStrategy(SingleDeviceStrategy):
     """`Trainer(strategy=CodedStrategy("cyclic_repetition(8, s=1)"))`: workers run `training_step`, the trainer does the rest.
 

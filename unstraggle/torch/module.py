@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from ..doors import door
 from ..errors import Invalid
 from .batches import Draws
 from .data import Columns
@@ -18,6 +19,7 @@ from .layout import layout_of, trainable
 from .problem import How, TorchProblem, own_copy
 
 
+@door
 class TorchModule(TorchProblem):
     """The gradient of the loss summed over the samples of a partition, or over a random batch, scaled up to the partition.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 
 from ...statistics import mean_and_half
 from ..files import save
+from . import full_size
 from . import plots as plots
 
 if TYPE_CHECKING:
@@ -40,15 +41,15 @@ class Comparison:
 
 
 def figure2() -> list[Comparison]:
-    """SGD and Adam at two budgets and three numbers of workers."""
+    """Panels with the paper's letters: a, b, d, e two numbers of workers and two budgets with SGD, c and f Adam."""
     from .training import Panel
 
     panels = {
-        "a": ("n = 10, B = 30, SGD", Panel(n=10, each=3)),
-        "b": ("n = 50, B = 150, SGD", Panel(n=50, each=3)),
-        "c": ("n = 50, B = 250, SGD", Panel(n=50, each=5)),
-        "d": ("n = 50, B = 150, Adam", Panel(n=50, each=3, optimizer="adam", rate=1e-3)),
-        "e": ("n = 100, B = 300, SGD", Panel(n=100, each=3)),
+        "a": ("n = 50, B = 150, SGD", Panel(n=50, each=3)),
+        "b": ("n = 50, B = 250, SGD", Panel(n=50, each=5)),
+        "c": ("n = 50, B = 150, Adam", Panel(n=50, each=3, optimizer="adam", rate=1e-3)),
+        "d": ("n = 100, B = 300, SGD", Panel(n=100, each=3)),
+        "e": ("n = 100, B = 500, SGD", Panel(n=100, each=5)),
         "f": ("n = 100, B = 300, Adam", Panel(n=100, each=3, optimizer="adam", rate=1e-3)),
     }
     found = []
@@ -59,7 +60,10 @@ def figure2() -> list[Comparison]:
 
 
 def figure3() -> list[Comparison]:
-    """Ablation, another model, heterogeneity, error feedback and bits sent; and partitions that differ."""
+    """Panels with the paper's letters: a ablation, d faster workers, e error feedback, f bits sent; b and c come from a GPU.
+
+    Added are a2, the parts of the design; t, a small transformer; s, partitions that differ; p, the authors' program.
+    """
     from .training import Panel
 
     base = Panel(n=50, each=3)
@@ -72,27 +76,21 @@ def figure3() -> list[Comparison]:
         "proposed, gamma 1",
         "proposed, measured omega",
     )
-    memory = (
-        "SGD",
-        "SGC + EF",
-        "SGC + scaled EF",
-        "OSGC + EF",
-        "OSGC + scaled EF",
-        "IS-SGD + EF",
-        "IS-SGD + scaled EF",
-        "proposed",
-    )
+    rivals = ("SGC", "OSGC", "IS-SGD", "EHD", "OD", "BGC")
+    memory = ("SGD", *(f"{label} + {how}" for label in rivals for how in ("EF", "scaled EF")), "proposed")
+    program = ("SGD", "IS-SGD", "SGC", "OSGC, authors' program", "proposed, authors' program", "proposed")
     budgets = tuple(
         (f"{label}, B = {each * 50}", replace(base, each=each), label) for label in ("OSGC", "proposed") for each in (3, 4, 7)
     )
     return [
         Comparison("a", "bits, n = 50", (("unquantised", base, "unquantised OSGC"), *budgets), "proposed, B = 150"),
         Comparison("a2", "parts of the design, B = 150", tuple((label, base, label) for label in parts)),
-        Comparison("c", "transformer on text, B = 200", _lines(replace(base, problem="text", each=4, rate=0.5), few)),
+        Comparison("t", "small transformer on text, B = 200", _lines(replace(base, problem="text", each=4, rate=0.5), few)),
         Comparison("d", "faster workers, psi up to 5, B = 150", _lines(replace(base, fastest=5.0), few)),
         Comparison("e", "error feedback, B = 150", _lines(base, memory)),
         Comparison("f", "bits sent, B = 150", _lines(base, (*few, "1-bit SGC")), x="bits sent"),
         Comparison("s", "partitions sorted by label, B = 250", _lines(replace(base, problem="skewed", each=5), few)),
+        Comparison("p", "4 mini-batches, summed, B = 150", _lines(replace(base, passes=4), program)),
     ]
 
 
@@ -110,25 +108,32 @@ def reproduce_figure2(
 def reproduce_figure3(
     out: Path, rounds: int = 0, seed: int = 0, progress: Progress | None = None, quick: bool = False
 ) -> list[dict[str, Any]]:
-    """Write cagc-fig3.png, .pdf, .csv and .json."""
-    return _reproduce("cagc-fig3", figure3(), out, progress, quick)
+    """Write cagc-fig3.png, .pdf, .csv and .json; panels b and c are drawn from runs on a GPU that were made before."""
+    return _reproduce("cagc-fig3", figure3(), out, progress, quick, full_size.known())
 
 
 def _reproduce(
-    name: str, comparisons: list[Comparison], out: Path, progress: Progress | None, quick: bool
+    name: str,
+    comparisons: list[Comparison],
+    out: Path,
+    progress: Progress | None,
+    quick: bool,
+    before: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
+    """Train, draw and write. before: panels and rows of runs that were made elsewhere."""
     seeds, tuning = (2, 1) if quick else (SEEDS, TUNING)
     shown = [_quick(comparison) for comparison in comparisons] if quick else comparisons
     found = studies([line for comparison in shown for line in comparison.lines], seeds, tuning, progress)
-    rows = [row for comparison in shown for row in _rows(comparison, found)]
-    figure = plots.curves([_panel(comparison, found) for comparison in shown])
+    rows = [row for comparison in shown for row in _rows(comparison, found)] + (before or {}).get("rows", [])
+    panels = dict(sorted({**{one.name: _panel(one, found) for one in shown}, **(before or {}).get("curves", {})}.items()))
     about = {
         "repeat": f"unstraggle reproduce {name}{' --quick' if quick else ''}",
         "setting": f"{seeds} runs per scheme and rate, on the same stragglers, batches and first parameters; rates chosen on "
         f"{tuning} other seeds; loss: mean over the last fifth of a run; 95 % intervals by Student's t",
-        "curves": {comparison.name: _panel(comparison, found) for comparison in shown},
+        **({"elsewhere": {key: before[key] for key in ("repeat", "date", "hardware", "setting")}} if before else {}),
+        "curves": panels,
     }
-    save(out, name, rows, figure, about)
+    save(out, name, rows, plots.curves(list(panels.values())), about)
     return rows
 
 
@@ -237,17 +242,17 @@ def _short(values: Any) -> list[float]:
 def table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Final losses for people: a line per panel and scheme, at the shared rate and at its own, and the gap to the reference."""
     cells = [["", "one rate", "own rate", "gap", "accuracy", "at rate"]]
-    for row in rows:
-        if row["rates"] == "shared":
-            tuned = next(r for r in rows if (r["panel"], r["scheme"], r["rates"]) == (row["panel"], row["scheme"], "tuned"))
-            right = "" if tuned["accuracy"] is None else f"{tuned['accuracy']:.3f}"
-            values = [_cell(row, "loss"), _cell(tuned, "loss"), _cell(tuned, "gap"), right, f"{tuned['rate']:.2g}"]
-            cells.append([f"{row['panel']} {row['scheme']}", *values])
+    shared = {(row["panel"], row["scheme"]): row for row in rows if row["rates"] == "shared"}
+    for row in (row for row in rows if row["rates"] == "tuned"):
+        right = "" if row["accuracy"] is None else f"{row['accuracy']:.3f}"
+        left = shared.get((row["panel"], row["scheme"]))
+        values = [_cell(left, "loss") if left else "GPU", _cell(row, "loss"), _cell(row, "gap"), right, f"{row['rate']:.2g}"]
+        cells.append([f"{row['panel']} {row['scheme']}", *values])
     return cells
 
 
 def _cell(row: dict[str, Any], key: str) -> str:
     """Mean and half width of the interval; how many runs diverged, where some did."""
-    if key == "loss" and row["diverged"]:
+    if row[key] is None or (key == "loss" and row["diverged"]):
         return f"{row['diverged']}/{row['runs']} diverged"
     return f"{row[key]:{'+' if key == 'gap' else ''}.3f} ±{row[f'{key}_half']:.2f}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,25 +15,39 @@ if TYPE_CHECKING:
 
 NAMES = {
     "dp": "exact (dynamic program)",
-    "fast": "fast",
+    "fast": "fast: hull and core",
+    "subsets": "the paper's Algorithm 1",
     "greedy": "greedy",
     "equal": "equal bits",
     "relaxation": "relaxation, rounded",
 }
-MARKS = {"dp": "o-", "fast": "x:", "greedy": "s--", "equal": "v--", "relaxation": "^--"}
+MARKS = {"dp": "o-", "fast": "x:", "subsets": "+-.", "greedy": "s--", "equal": "v--", "relaxation": "^--"}
 
-STYLE: dict[str, tuple[str, str]] = {
-    "SGD": ("#000000", "-"),
-    "proposed": (COLOURS[1], "-"),
-    "OSGC": (COLOURS[0], "-"),
-    "SGC": (COLOURS[2], "-"),
-    "1-bit SGC": (COLOURS[2], ":"),
-    "IS-SGD": (COLOURS[3], "-"),
-    "EHD": (COLOURS[4], "-"),
-    "OD": (COLOURS[5], "-"),
-    "BGC": (GREY, "-"),
+
+class Style(NamedTuple):
+    """Colour, line and marker: any two of them differ in more than colour."""
+
+    colour: str
+    line: str = "-"
+    marker: str = ""
+
+
+STYLE = {
+    "SGD": Style("#000000"),
+    "proposed": Style(COLOURS[1], "-", "o"),
+    "proposed, two tracks": Style(COLOURS[1], "--", "d"),
+    "OSGC": Style(COLOURS[0], "--", "s"),
+    "SGC": Style(COLOURS[2], "-.", "^"),
+    "1-bit SGC": Style(COLOURS[2], ":", "v"),
+    "IS-SGD": Style(COLOURS[3], "--", "D"),
+    "EHD": Style(COLOURS[4], "-.", "P"),
+    "OD": Style(COLOURS[5], ":", "X"),
+    "BGC": Style(GREY, "-", "*"),
 }
-"""Colour and line of the schemes of the paper; others take what is left, dashed."""
+"""The schemes of the paper; lines of other names take the colour of the scheme that they begin with."""
+
+SPARE = tuple((line, marker) for marker in "^Dv>PX*<sod" for line in (":", "--", "-."))
+"""Lines and markers of other names, of which each takes the first that its panel does not have yet."""
 
 
 def objectives(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> Figure:
@@ -47,13 +61,13 @@ def objectives(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> Figure
             if line:
                 axes.plot(*zip(*line, strict=True), MARKS[method], color=COLOURS[number], markersize=5, label=NAMES[method])
         axes.axhline(mine[0]["no quantiser"], color=GREY, linestyle=":", linewidth=1, label="no quantiser: the limit")
-        axes.set_title(f"n = {n}, gamma {'= 1' if gamma == 1 else gamma}", fontsize=9)
+        axes.set_title(f"n = {n}, gamma {'= 1' if gamma == 1 else 'balanced, so that it changes with B'}", fontsize=9)
         axes.set(ylabel="objective F", ylim=(0, None))
         _clean(axes)
     for axes in figure.axes[-2:]:
         axes.set_xlabel("budget B / n, bits per worker and coordinate")
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, fontsize=8, loc="outside lower center", ncols=6)
+    figure.legend(handles, labels, frameon=False, fontsize=8, loc="outside lower center", ncols=4)
     return figure
 
 
@@ -65,8 +79,8 @@ def against_rate(rows: Sequence[dict[str, Any]]) -> Figure:
         for label in dict.fromkeys(row["scheme"] for row in rows):
             mine = [row for row in rows if (row["B"], row["scheme"]) == (budget, label)]
             rates, losses, halves = ([row[key] for row in mine] for key in ("rate", "above", "half"))
-            colour, style = STYLE.get(label.split(",")[0], (GREY, "--"))
-            axes.errorbar(rates, losses, halves, color=colour, linestyle=style, marker="o", markersize=3, label=label)
+            colour, line, marker = STYLE.get(label.split(",")[0], Style(GREY, "--", "o"))
+            axes.errorbar(rates, losses, halves, color=colour, linestyle=line, marker=marker or "o", markersize=4, label=label)
         axes.set(xscale="log", xlabel="learning rate", title=f"B = {budget}")
         axes.set_yscale("symlog", linthresh=1e-3)
         axes.set_ylim(0, None)
@@ -81,32 +95,103 @@ def against_rate(rows: Sequence[dict[str, Any]]) -> Figure:
 def curves(panels: Sequence[Mapping[str, Any]]) -> Figure:
     """Loss of every scheme: a row per panel, at one rate for all on the left, at each scheme's own best rate on the right.
 
-    A panel has title, x (its label), log, rate, and lines: scheme, and for shared and tuned x, mean, half (of the interval).
+    A panel has title, x (its label), log, rate (if one is shared), and lines: scheme, and for shared and tuned x, mean, half.
+    Intervals are bars at a few steps, other steps for other schemes. One legend has the paper's schemes; names that a panel
+    has for itself stand beside it.
     """
-    figure = _figure(9.0, 2.5 * len(panels))
+    figure = _figure(9.0, 0.5 + 2.5 * len(panels))
     grid = figure.subplots(len(panels), 2, squeeze=False, sharey="row")
     for (left, right), panel in zip(grid, panels, strict=True):
-        _lines(left, panel, "shared")
-        _lines(right, panel, "tuned")
-        left.set_title(f"({panel['name']}) {panel['title']}: one rate for all, {panel['rate']:g}", fontsize=9)
-        right.set_title("each at its own best rate", fontsize=9)
-        left.set_ylabel("training loss", fontsize=9)
-        for axes in (left, right):
+        styles = styles_of([line["scheme"] for line in panel["lines"]])
+        for axes, kind in ((left, "shared"), (right, "tuned")):
+            _lines(axes, panel, kind, styles)
             axes.set_xlabel(panel["x"], fontsize=8, labelpad=1)
-        right.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        _titles(left, right, panel)
+        own = [handle for handle in right.get_legend_handles_labels()[0] if _name(handle) not in STYLE]
+        if own:
+            right.legend(own, [_name(h) for h in own], frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _legend(figure)
     return figure
 
 
-def _lines(axes: Axes, panel: Mapping[str, Any], kind: str) -> None:
-    extra = [line["scheme"] for line in panel["lines"] if line["scheme"] not in STYLE]
-    spare = dict(zip(extra, COLOURS[2:] + COLOURS[:1], strict=False))
-    top = 1.15 * max(line["shared"]["mean"][0] for line in panel["lines"])
-    for line in panel["lines"]:
-        colour, style = STYLE.get(line["scheme"], (spare.get(line["scheme"], GREY), "--"))
+def styles_of(names: Sequence[str]) -> dict[str, Style]:
+    """A style for each line of a panel.
+
+    >>> styles_of(["SGD", "OSGC, B = 150", "OSGC, B = 200"])["OSGC, B = 200"]
+    Style(colour='#0072b2', line='--', marker='^')
+    """
+    found = {name: STYLE[name] for name in names if name in STYLE}
+    for name in [name for name in names if name not in STYLE]:
+        base = next((STYLE[known] for known in sorted(STYLE, key=len, reverse=True) if name.startswith(known)), Style(GREY))
+        used = {(style.line, style.marker) for style in (base, *found.values())}
+        line, marker = next((pair for pair in SPARE if pair not in used), SPARE[0])
+        found[name] = Style(base.colour, line, marker)
+    return found
+
+
+def _titles(left: Axes, right: Axes, panel: Mapping[str, Any]) -> None:
+    """What a row shows; one without a shared rate has a right half only."""
+    if "rate" not in panel:
+        right.set_title(f"({panel['name']}) {panel['title']}: each at its own best rate", fontsize=9)
+        right.tick_params(labelleft=True)
+        right.set_ylabel("training loss", fontsize=9)
+        return
+    left.set_title(f"({panel['name']}) {panel['title']}: one rate for all, {panel['rate']:g}", fontsize=9)
+    right.set_title("each at its own best rate", fontsize=9)
+    left.set_ylabel("training loss", fontsize=9)
+
+
+def _name(handle: Any) -> str:
+    return str(handle.get_label())
+
+
+def _legend(figure: Figure) -> None:
+    """The paper's schemes, once."""
+    found = {_name(handle): handle for axes in figure.axes for handle in axes.get_legend_handles_labels()[0]}
+    shown = [name for name in STYLE if name in found]
+    figure.legend(
+        [found[name] for name in shown], shown, frameon=False, fontsize=8, loc="outside lower center", ncols=5, handlelength=3
+    )
+
+
+def _lines(axes: Axes, panel: Mapping[str, Any], kind: str, styles: Mapping[str, Style]) -> None:
+    lines = [line for line in panel["lines"] if line.get(kind)]
+    if not lines:
+        axes.set_axis_off()
+        return
+    top = 1.15 * max(line[kind]["mean"][0] for line in lines if np.isfinite(line[kind]["mean"][0]))
+    for number, line in enumerate(lines):
+        colour, dashes, marker = styles[line["scheme"]]
         x, mean, half = (np.asarray(line[kind][key], dtype=float) for key in ("x", "mean", "half"))
-        axes.plot(x, np.minimum(mean, 2 * top), style, color=colour, linewidth=1.3, label=line["scheme"])
-        axes.fill_between(x, mean - half, np.minimum(mean + half, 2 * top), color=colour, alpha=0.15, linewidth=0)
+        every = max(2, len(x) // 4)
+        places = {"errorevery": (1 + number % (every - 1) if every > 2 else 0, every), "markevery": (number % 3, 3)}
+        look: dict[str, Any] = {"color": colour, "linestyle": dashes, "marker": marker, "markersize": 3.5, "linewidth": 1.2}
+        bars = np.where(np.isfinite(half) & (mean < top), half, 0.0)
+        axes.errorbar(x, np.minimum(mean, 2 * top), bars, **look, **places, elinewidth=0.8, label=line["scheme"])
     axes.set_ylim(0, top)
     axes.set_xscale("log" if panel["log"] else "linear")
     axes.tick_params(labelsize=8)
     _clean(axes)
+
+
+def errors(rows: Sequence[dict[str, Any]]) -> Figure:
+    """Exact error against the bits that are sent, a panel for each number of coordinates: rows with d, scheme, sent, error."""
+    sizes = list(dict.fromkeys(row["d"] for row in rows))
+    figure = _figure(9.0, 3.6)
+    for axes, size in zip(figure.subplots(1, len(sizes), sharex=True, squeeze=False)[0], sizes, strict=True):
+        names = list(dict.fromkeys(row["scheme"] for row in rows))
+        styles = styles_of(names)
+        for name in names:
+            mine = [row for row in rows if (row["d"], row["scheme"]) == (size, name)]
+            colour, dashes, marker = styles[name]
+            x, y = [row["sent"] for row in mine], [row["error"] for row in mine]
+            axes.plot(x, y, color=colour, linestyle=dashes, marker=marker, markersize=4, linewidth=1.2, label=name)
+        axes.axhline(mine[0]["limit"], color=GREY, linestyle=":", linewidth=1, label="no quantiser")
+        axes.set_yscale("log")
+        axes.set_xlabel("bits sent per coordinate and step, mean", fontsize=8)
+        axes.set_title(f"d = {size:,}", fontsize=9)
+        _clean(axes)
+    figure.axes[0].set_ylabel("E|estimate - gradient|² / |gradient|²")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, fontsize=8, loc="outside lower center", ncols=3, handlelength=3)
+    return figure

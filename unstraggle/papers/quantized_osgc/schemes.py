@@ -10,13 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import codes, plan
+from ...codes.approximate import row_sums, table_code
 from ...codes.quantized import variances
 from ...errors import Invalid
 from ...scheme.code import Code
+from ...scheme.names import no_expression
 
 Floats = NDArray[np.float64]
 Feedback = Literal["plain", "scaled"]
 FULL = 32
+
+AUTHORS_GAMMA = 0.005
+"""Of the balanced gamma, in the authors' program (github.com/qeoakemd/ICML2026-CAGC, current_scale in Simulation_COCO_.py)."""
 
 
 def straggle_probabilities(n: int, deadline: float = 1.1, fastest: float = 2.0) -> Floats:
@@ -101,6 +106,28 @@ def _two_track(cluster: Cluster) -> Code:
     return plan.two_track(_joint(cluster), cluster.p, omega, gamma=found.gamma)
 
 
+def _as_the_authors(cluster: Cluster) -> Code:
+    """The joint design as in the authors' program: gamma 0.005 of the balanced one, bits with half the levels, negative W."""
+    balanced = plan.bits(cluster.p, budget=cluster.budget, dim=cluster.dim, gamma="balanced").gamma
+    how: Any = {"gamma": AUTHORS_GAMMA * balanced, "levels_offset": -1}
+    found = plan.bits(cluster.p, budget=cluster.budget, dim=cluster.dim, **how)
+    noise = found.gamma * variances(found.bits, cluster.dim, None, "paper")
+    return codes.quantize(shared_partition(np.array(cluster.p), noise), bits=found.bits)
+
+
+def shared_partition(p: Floats, noise: Floats) -> Code:
+    """The structure of the authors' program: worker i has partition i + 1 with weight 1, and the rest of W_i on partition 0.
+
+    Unbiased, with the row sums of Theorem 1, but with negative weights wherever W_i < 1, for which Lemma 1 is no bound.
+    """
+    n = len(p)
+    weights = np.zeros((n, n))
+    weights[:, 0] = row_sums(p, noise, 1.0, n)
+    weights[:-1, 0] -= 1
+    weights[np.arange(n - 1), np.arange(1, n)] = 1
+    return table_code(no_expression(f"shared partition, n={n}"), n, weights / (1 - p[:, None]), "fixed")
+
+
 def _ignore(cluster: Cluster) -> Code:
     return codes.ignore_stragglers(cluster.n)
 
@@ -123,6 +150,8 @@ BUILD: dict[str, Callable[[Cluster], Code | None]] = {
     "proposed, gamma 1": lambda c: _joint(c, gamma=1.0),
     "proposed, qsgd omega": lambda c: _joint(c, "qsgd", 1.0),
     "proposed, measured omega": lambda c: _joint(c, c.measured, 1.0),
+    "proposed, authors' program": _as_the_authors,
+    "OSGC, authors' program": lambda c: _equal(shared_partition(np.array(c.p), np.zeros(c.n)), c),
     "OSGC, allocated bits": lambda c: _allocated(codes.optimally_structured(c.p), c),
     "proposed, equal bits": _equal_joint,
     "IS-SGD, allocated bits": lambda c: _allocated(_ignore(c), c),

@@ -53,10 +53,16 @@ class Panel:
     fastest: float = 2.0
     steps: int = 100
     every: int = 5
+    passes: int = 1
+    """Mini-batches a partition and step, each with messages of its own; the rate acts on the sum of their gradients."""
 
     @property
     def p(self) -> Floats:
         return straggle_probabilities(self.n, self.deadline, self.fastest)
+
+    def batches(self, step: int) -> range:
+        """Numbers of the mini-batches of a step."""
+        return range(step * self.passes, (step + 1) * self.passes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +88,10 @@ def train(panel: Panel, label: str, rate: float, seed: int) -> Run:
     arrived = np.random.default_rng((STRAGGLERS, seed)).random((panel.steps, panel.n)) >= panel.p
     params, data = torch.nn.Parameter(torch.from_numpy(problem.initial())), shown(problem)
     optimizer: Any = (TwoTrackAdam if panel.optimizer == "adam" else torch.optim.SGD)([params], lr=rate)
-    estimator, sent = Estimator(problem, how, seed * panel.steps), 0.0
+    estimator, sent = Estimator(problem, how, seed * panel.steps * panel.passes), 0.0
     losses, bits = [problem.mean_loss(params.detach().numpy(), *data)], [0.0]
     for step in range(panel.steps):
-        tracks, spent = estimator(params.detach().numpy(), step, arrived[step])
+        tracks, spent = _sum([estimator(params.detach().numpy(), number, arrived[step]) for number in panel.batches(step)])
         sent += spent
         if not np.isfinite(tracks).all():
             losses.append(CAP)
@@ -98,6 +104,13 @@ def train(panel: Panel, label: str, rate: float, seed: int) -> Run:
             if not losses[-1] <= CAP:
                 break
     return _run(panel, losses, bits, problem, params.detach().numpy())
+
+
+def _sum(found: list[tuple[NDArray[Any], float]]) -> tuple[NDArray[Any], float]:
+    """Gradients and bits of several mini-batches together."""
+    if len(found) == 1:
+        return found[0]
+    return np.sum([tracks for tracks, _ in found], axis=0), sum(bits for _, bits in found)
 
 
 class Estimator:

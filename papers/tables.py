@@ -1,0 +1,153 @@
+"""Write the tables of papers/*/README.md from the results beside them: python papers/tables.py
+
+A table stands between the lines <!-- table NAME --> and <!-- end -->. A test runs this and finds nothing to change.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+BLOCK = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+Rows = list[dict[str, Any]]
+
+
+def rows_of(name: str) -> Rows:
+    """Rows of a result, by its name."""
+    found: Rows = json.loads(next(HERE.glob(f"*/{name}.json")).read_text())["rows"]
+    return found
+
+
+def markdown(cells: Sequence[Sequence[str]]) -> str:
+    head, *body = cells
+    lines = [head, ["---"] * len(head), *body]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def measured(row: dict[str, Any], key: str = "loss", sign: str = "", digits: int = 2) -> str:
+    """Mean and half width; how many runs diverged, where more than a few are left out."""
+    if row[key] is None:
+        return ""
+    half = row[f"{key}_half"]
+    return f"{row[key]:{sign}.{digits}f} ± {half:.{digits}f}"
+
+
+def lost(row: dict[str, Any]) -> str:
+    return f" ({row['diverged']} of {row['runs']} diverged)" if row["diverged"] else ""
+
+
+def runtimes(name: str) -> str:
+    """Runtimes of paper B, a row per method."""
+    rows = rows_of(name)
+    key, *names = rows[0]
+    return markdown([["", *(f"{row[key]:g}" for row in rows)], *([n, *(f"{row[n]:.3f}" for row in rows)] for n in names)])
+
+
+def training(panel: str) -> str:
+    """A panel of figure 2 of paper C: one rate for all, and each scheme's own."""
+    rows = [row for row in rows_of("cagc-fig2") if row["panel"] == panel]
+    shared = {row["scheme"]: row for row in rows if row["rates"] == "shared"}
+    rate = rows[0]["rate"]
+    cells = [["scheme", f"loss, rate {rate:g}", "gap", "own rate", "loss, own rate", "gap", "accuracy"]]
+    for own in (row for row in rows if row["rates"] == "tuned"):
+        one, reference = shared[own["scheme"]], own["scheme"] == "proposed"
+        left = ["diverges", ""] if one["diverged"] else [measured(one), "" if reference else measured(one, "gap", "+")]
+        right = [f"{own['rate']:.2g}", measured(own) + lost(own), "" if reference else measured(own, "gap", "+")]
+        cells.append([own["scheme"], *left, *right, "" if own["accuracy"] is None else f"{own['accuracy']:.3f}"])
+    return markdown(cells)
+
+
+PANELS3 = {
+    "a": "a: budgets",
+    "a2": "a2: parts of the design, B = 150",
+    "t": "t: small transformer, B = 200 (added here)",
+    "d": "d: psi up to 5, B = 150",
+    "e": "e: error feedback, B = 150",
+    "s": "s: partitions sorted by label, B = 250 (added here)",
+    "p": "p: as the authors' program, one rate for all (added here)",
+}
+
+
+def figure3(_: str = "") -> str:
+    """Losses of figure 3 of paper C at own rates; of the authors' program at its one rate."""
+    rows, cells = rows_of("cagc-fig3"), [["panel", "loss"]]
+    for panel, title in PANELS3.items():
+        kind = "shared" if panel == "p" else "tuned"
+        mine = [row for row in rows if (row["panel"], row["rates"]) == (panel, kind)]
+        if mine:
+            cells.append([title, "; ".join(f"{row['scheme']} {measured(row)}{lost(row)}" for row in mine)])
+    return markdown(cells)
+
+
+def full_size(panel: str) -> str:
+    """Figures 3b and 3c of paper C."""
+    cells = [["scheme", "own rate", "loss", "loss less that of proposed", "diverged", "gigabits a step"]]
+    for row in (row for row in rows_of("cagc-fig3") if row["panel"] == panel):
+        gap = "" if row["scheme"] == "proposed" else measured(row, "gap", "+", 3)
+        lost_runs = f"{row['diverged']} of {row['runs']}"
+        cells.append(
+            [row["scheme"], f"{row['rate']:.2g}", measured(row, digits=3), gap, lost_runs, f"{row['bits_a_step'] / 1e9:.3g}"]
+        )
+    return markdown(cells)
+
+
+def errors(size: str) -> str:
+    """Exact errors of paper C's schemes: bits sent and error."""
+    rows = [row for row in rows_of("cagc-error") if row["d"] == int(size)]
+    schemes = list(dict.fromkeys(row["scheme"] for row in rows))
+    cells = [["B", *schemes]]
+    for budget in dict.fromkeys(row["B"] for row in rows):
+        mine = {row["scheme"]: row for row in rows if row["B"] == budget}
+        cells.append([str(budget), *(f"{mine[s]['sent']:.1f}: {mine[s]['error']:.3g}" for s in schemes)])
+    return markdown(cells)
+
+
+def logistic(_: str = "") -> str:
+    """Loss above SGD's least on logistic regression, in 1e-4."""
+    rows = rows_of("cagc-logistic")
+    rates = list(dict.fromkeys(row["rate"] for row in rows))
+    cells = [["B, scheme", *(f"rate {rate:g}" for rate in rates)]]
+    for budget, label in dict.fromkeys((row["B"], row["scheme"]) for row in rows):
+        mine = [row for row in rows if (row["B"], row["scheme"]) == (budget, label)]
+        cells.append([f"{budget}, {label}", *(f"{1e4 * row['above']:.0f} ± {1e4 * row['half']:.0f}" for row in mine)])
+    return markdown(cells)
+
+
+def claims(_: str = "") -> str:
+    """What holds of paper B's sentences."""
+    return markdown(
+        [["what", "where", "value"], *([r["claim"], r["where"], f"{r['value']:.5g}"] for r in rows_of("bcgc-claims"))]
+    )
+
+
+TABLES: dict[str, Callable[[str], str]] = {
+    "runtimes": runtimes,
+    "claims": claims,
+    "training": training,
+    "figure3": figure3,
+    "full_size": full_size,
+    "errors": errors,
+    "logistic": logistic,
+}
+
+
+def filled(page: str) -> str:
+    """A page with its tables as the results have them; NAME is the table's, with what it is given after a colon."""
+
+    def table(match: re.Match[str]) -> str:
+        name, _, given = match[2].partition(":")
+        return match[1] + TABLES[name](given) + match[3]
+
+    return BLOCK.sub(table, page)
+
+
+def main() -> None:
+    for path in sorted(HERE.glob("*/README.md")):
+        path.write_text(filled(path.read_text()))
+        print(f"{path.relative_to(HERE.parent)} written")
+
+
+if __name__ == "__main__":
+    main()
