@@ -121,7 +121,8 @@ def test_fit_equals_one_process_with_a_worker_slow():
         assert info.loss == pytest.approx(expected, rel=1e-4) and loss == pytest.approx(info.loss)
         assert logged["coded/exact"] == 1 and logged["coded/late"] == len(info.late) and logged["coded/lost"] == 0
         assert logged["coded/wait"] == pytest.approx(info.wait) and logged["coded/loss"] == pytest.approx(info.loss)
-    assert 0 <= fit.callback_metrics["accuracy"] <= 1 and "train_loss" not in fit.callback_metrics
+        assert logged["train_loss"] == pytest.approx(info.loss, rel=1e-5)
+    assert 0 <= fit.callback_metrics["accuracy"] <= 1 and "train_loss" in fit.callback_metrics
     assert not any(map(psutil.pid_exists, seen[-1][3]))
 
 

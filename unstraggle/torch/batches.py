@@ -126,7 +126,7 @@ def deal(samples: int, shares: tuple[float, ...]) -> tuple[Rows, ...]:
     """Which places of a batch each partition gets: in turn, as often as its share is.
 
     >>> [places.tolist() for places in deal(7, (0.25, 0.25, 0.5))]
-    [[1, 5], [2], [0, 3, 4, 6]]
+    [[1, 4], [2, 5], [0, 3, 6]]
     """
     exact = samples * np.asarray(shares) / sum(shares)
     counts = np.floor(exact + 1e-9).astype(np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,10 @@ def reduction_of(problem: TorchProblem, declared: str | None, check: bool) -> Fo
     if not check:
         return Found("mean" if said is None else said)
     seen = in_evaluation(problem, _measured)
+    with torch.no_grad():
+        trained = problem.outcome(problem.batches.fullest(0), 0, slice(SAMPLES))
+    assert trained is not None
+    seen = replace(seen, metrics=tuple(sorted({*seen.metrics, *trained.metrics})))
     if seen.ratio:
         return Found(_required(problem, "ratio", declared, {"ratio"} if seen.adds else set()), seen.metrics)
     if seen.random and said in ("mean", "sum"):

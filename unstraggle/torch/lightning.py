@@ -11,6 +11,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.plugins import Precision
 from lightning.pytorch.strategies import SingleDeviceStrategy
+from lightning.pytorch.utilities.data import extract_batch_size
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import Tensor, nn
 
@@ -22,6 +23,11 @@ from .loaders import Counted
 
 GIVEN = ("batch_size", "batches", "shuffle", "drop_last", "collate", "forward", "model", "loss_fn", "dataset")
 """What `Coded` is told by the module and its DataLoader."""
+
+LOGGED: dict[str, dict[str, Any]] = {}
+"""How training steps log, by name, as it was seen before the start: on the progress bar, at the end of an epoch."""
+WEIGHT = "/samples"
+"""Behind the name of something logged: over how many samples it is a mean."""
 
 TRANSFER = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
 """Hooks that a batch passes before the training step."""
@@ -95,6 +101,9 @@ class CodedStrategy(SingleDeviceStrategy):
         told = {"exact": info.exact, "wall": info.wall, "wait": info.wait, "late": len(info.late), "lost": len(info.lost)}
         logged = {f"coded/{name}": float(value) for name, value in (told | {"loss": info.loss}).items() if value is not None}
         self._module.log_dict(logged, batch_size=info.samples)
+        for name, total in info.metrics.items():
+            if name in LOGGED and info.metrics[name + WEIGHT]:
+                self._module.log(name, total / info.metrics[name + WEIGHT], batch_size=info.samples, **LOGGED[name])
         loss = torch.tensor(math.nan if info.loss is None else info.loss, device=self.root_device)
         return None if info.skipped else loss
 
@@ -154,24 +163,50 @@ class NoTrainer:
         )
 
 
+class Logs:
+    """In place of `LightningModule.log` on a worker: keeps what a training step logs, which goes to the master as sums."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[Any, int | None]] = {}
+
+    def log(self, name: str, value: Any, *args: Any, **kwargs: Any) -> None:
+        number = value.numel() == 1 if isinstance(value, Tensor) else isinstance(value, int | float)
+        if not number:
+            return  # metrics with a state of their own know one partition only
+        how = inspect.signature(LightningModule.log).bind(None, name, value, *args, **kwargs).arguments
+        self.kept[name] = value, how.get("batch_size")
+        LOGGED[name] = {key: how[key] for key in ("prog_bar", "logger", "on_step", "on_epoch") if key in how}
+
+    def log_dict(self, values: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
+        for name, value in values.items():
+            self.log(name, value, *args, **kwargs)
+
+    def sums(self, batch: Any) -> dict[str, Any]:
+        """Means over a batch times its samples, and the samples: the master divides one by the other."""
+        found: dict[str, Any] = {}
+        for name, (value, size) in self.kept.items():
+            size = extract_batch_size(batch) if size is None else size
+            found |= {name: value * size, name + WEIGHT: size}
+        return found
+
+
 def worker_step(module: Any, batch: Any) -> tuple[Any, None]:
-    """The loss of a batch by the user's own training step; what it logs is dropped, for it knows one partition only."""
-    if module._trainer is None:
-        for each in module.modules():
-            if isinstance(each, LightningModule):
-                vars(each).update(_trainer=NoTrainer(), log=drop, log_dict=drop)
+    """The loss of a batch by the user's own training step, and what it logs."""
+    logs = Logs()
+    for each in module.modules():
+        if isinstance(each, LightningModule):
+            vars(each).update(_trainer=NoTrainer(), log=logs.log, log_dict=logs.log_dict)
     device = next(module.parameters()).device
     batch = module.transfer_batch_to_device(module.on_before_batch_transfer(batch, 0), device, 0)
     batch = module.on_after_batch_transfer(batch, 0)
     arguments = (batch, None)[: len(inspect.signature(module.training_step).parameters)]
     found = module.training_step(*arguments)
-    return found["loss"] if isinstance(found, Mapping) else found, None
+    loss = found["loss"] if isinstance(found, Mapping) else found
+    if not logs.kept:
+        return loss, None
+    return (*(loss if isinstance(loss, tuple) else (loss,)), logs.sums(batch)), None
 
 
 def same_loss(loss: Any, _: None) -> Any:
     """The training step has computed it."""
     return loss
-
-
-def drop(*args: Any, **kwargs: Any) -> None:
-    """In place of `LightningModule.log`."""
