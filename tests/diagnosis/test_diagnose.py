@@ -59,7 +59,7 @@ def test_transient_stragglers_are_worth_coding():
     slow = np.where(rng(1).random((200, 6)) < 0.1, 8.0, 1.0) * noise(200, 6)
     found = diagnose(slow)
     assert (found.kind, found.answer) == ("transient", "scheme") and f"use {found.advice.chosen.name}" in found.action
-    assert found.advice.held_out and found.advice.chosen.saving_ci95[0] > 0.3
+    assert found.advice.held_out and found.advice.chosen.saving_ci95[0] > 0.1  # carry-over counted: without it, above 0.3
     assert any(found.advice.chosen.name == row[0] for row in found.options())
 
 
