@@ -116,7 +116,7 @@ def _picture(rows: Sequence[dict[str, Any]]) -> Figure:
     axes = figure.subplots()
     axes.plot(*zip(*lost, strict=True), "o-", color=BLUE, markersize=5)
     axes.axhline(1.0, color="black", linestyle=":", linewidth=1)
-    place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
     axes.annotate("no digit is right", (0.02, 1.0), (0, 3), fontsize=8, **place)
     axes.set(yscale="log", xlabel="workers N", ylabel="largest relative error of equation 8")
     _clean(axes)
