@@ -2,16 +2,18 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 READY := .venv/.ready
+READY_DEMO := .venv/.ready-demo
+WARM := .venv/.warm
 # Tests start Python hundreds of times: compiled modules are kept, else importing PyTorch takes twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check docs bench clean
 
-demo: $(READY)  ## train a real model with slow workers, coded against uncoded, into out/demo
+demo: $(READY_DEMO)  ## train a real model with slow workers, coded against uncoded, into out/demo
 	.venv/bin/unstraggle demo -o out/demo
 
-test: check  ## lint, types and all tests; three at a time, for many of them wait
-	$(PY) -m pytest -n 3 --dist loadgroup
+test: check $(WARM)  ## lint, types and all tests; four at a time, for many of them wait
+	$(PY) -m pytest -n 4 --dist loadgroup
 
 check: $(READY)  ## lint and types only
 	$(PY) -m ruff check .
@@ -29,6 +31,17 @@ clean:
 	rm -rf .venv out docs/_build docs/generated
 
 $(READY): pyproject.toml constraints.txt
+	@echo "Installing all that the tests need into .venv: a few minutes, once."
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --no-compile -c constraints.txt -e '.[dev]'  # most modules are never imported
-	touch $(READY)
+	touch $(READY_DEMO) $(READY)
+
+$(READY_DEMO): pyproject.toml constraints.txt
+	@echo "Installing what the demo needs into .venv (PyTorch is the largest): about a minute, once."
+	test -x $(PY) || $(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet --no-compile -c constraints.txt -e '.[demo]'
+	touch $(READY_DEMO)
+
+$(WARM): $(READY)
+	$(PY) -m tests.warm_up
+	touch $(WARM)

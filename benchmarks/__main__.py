@@ -2,7 +2,7 @@
 
 import sys
 
-from . import bits, blocks, blocks_live, engines, quantize, simulator, soak, span, starting, training
+from . import bits, blocks, blocks_live, chaos, engines, quantize, simulator, soak, span, starting, training
 
 MODULES = {
     "simulator": simulator,
@@ -13,6 +13,7 @@ MODULES = {
     "bits": bits,
     "engines": engines,
     "soak": soak,
+    "chaos": chaos,
     "starting": starting,
     "training": training,
 }

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from unstraggle import codes
 from unstraggle.app.cli.output import plain as _plain
-from unstraggle.app.comparison import STRIDE, Entry, compare, entries, stragglers, table
+from unstraggle.app.comparison import STRIDE, Entry, compare, entries, stragglers, table, with_delays
 from unstraggle.scheme.arrivals import Latency
 from unstraggle.statistics import mean_and_half
 from unstraggle.torch import Coded
@@ -112,9 +112,8 @@ def against_stragglers(workers: int = 8, slow: Sequence[int] = (2, 6), factor: f
     """Time to a target loss, by the same injected delays for all: DDP, waiting, ignoring, and codes."""
     latency, what = stragglers(workers, slow, UNIT, factor), task("digits").by_label()
     block = Entry("block code", f"blocks([1, 1], fractional_repetition({workers}, s=1), cyclic_repetition({workers}, s=2))")
-    runs = list(
-        compare(what, [*entries(workers, max(1, len(slow))), block], latency, steps=TRAINED, repeats=REPEATS, seed=SEED)
-    )
+    chosen, make = [*entries(workers, max(1, len(slow))), block], with_delays(latency, SEED)
+    runs = list(compare(what, chosen, make, steps=TRAINED, repeats=REPEATS, seed=SEED))
     target = 1.1 * float(runs[0].losses[:, -1].mean())
     rows = table(runs, target)
     losses, seconds = ddp_training(what, latency, workers)

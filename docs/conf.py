@@ -1,9 +1,15 @@
-"""Sphinx: markdown pages, some of them written at build time, and interfaces from the docstrings, which are plain text."""
+"""Sphinx: markdown pages, some of them written at build time, and interfaces from the docstrings, which are plain text.
+
+Pages need nothing from elsewhere: no scripts or fonts of other sites, and formulas are MathML, which browsers draw themselves.
+"""
 
 import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from docutils import nodes
+from docutils.utils.math import latex2mathml
 
 import unstraggle
 
@@ -15,13 +21,15 @@ version = release = unstraggle.__version__
 language = "en_GB"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
-myst_enable_extensions = ["attrs_inline"]
+myst_enable_extensions = ["attrs_inline", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "generated/*.md"]
-html_theme = "alabaster"
+html_theme = "furo"
+html_title = f"unstraggle {release}"
 html_static_path = ["_static"]
-html_theme_options = {"page_width": "1280px", "body_max_width": "1040px"}
+html_css_files = ["custom.css"]
 html_show_copyright = False
+html_math_renderer = "mathml"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 
@@ -37,12 +45,22 @@ def _escaped(text: str) -> str:
 
 
 def generated_pages(app: Any) -> None:
-    """Write what the catalogue, the gallery and the benchmarks include, before any page is read."""
+    """Write what the catalogue, the gallery and the benchmarks include, before any page is read, where those pages are."""
+    if not (Path(app.srcdir) / "catalogue.md").exists():
+        return
     from generate import write
 
     write(Path(app.srcdir))
 
 
+def formula(writer: Any, node: Any) -> None:
+    """Write a formula, in a line or alone, as MathML."""
+    alone = isinstance(node, nodes.math_block)
+    writer.body.append(latex2mathml.tex2mathml(node.astext(), as_block=alone))
+    raise nodes.SkipNode
+
+
 def setup(app: Any) -> None:
+    app.add_html_math_renderer("mathml", (formula, None), (formula, None))
     app.connect("builder-inited", generated_pages)
     app.connect("autodoc-process-docstring", plain_text)

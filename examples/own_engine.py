@@ -54,7 +54,7 @@ class Threads:
             self._over[worker] = order.round - 1
             delays = None if order.delays is None else order.delays[self._mine[worker]]
             program = None if order.code is None else order.code.program(worker)  # a code of this round only
-            self._orders[worker].put(Job(order.round, order.step, params, self._origin, delays, program))
+            self._orders[worker].put(Job(order.round, order.step, params, self._origin, delays, program, order.context))
 
     def next(self, until: float | None) -> list[Incoming]:
         """The next event. Every wait ends: with a message, with a failure, or at `until`."""

@@ -1,8 +1,33 @@
-"""What all tests share: slow ones are skipped unless they are asked for, and Ctrl+C works however pytest was started."""
+"""What all tests share: slow ones are skipped unless asked for, long ones begin first, engines share what forks their workers,
+and Ctrl+C works however pytest was started.
+"""
 
+import os
 import signal
 
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is imported: threads that wait for one another spin
+
+TOGETHER = ("test_install", "test_engine_mpi", "test_engine_ray", "test_plan_orders")
+"""Modules whose set-up takes long: their tests run in one process, which sets up once."""
+LONG = (
+    "test_contributing.py",
+    "test_examples.py",
+    "test_docs.py::test_code_runs",
+    "test_docs.py::test_docstring_examples",
+    "test_docs.py::test_pictures",
+    "test_hosts.py",
+    "test_scenarios.py",
+    "test_torch_adapters.py",
+    "test_cuda.py",
+    "test_cli_train.py",
+    "test_cli_interrupt.py",
+    "test_cli_commands.py::test_table",
+    "test_quantized_osgc.py",
+    "test_figure1.py",
+)
+"""Tests that take many seconds, by what their names hold: they begin first, so that no process is left with one in the end."""
 
 
 def pytest_configure(config):
@@ -11,16 +36,23 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-TOGETHER = ("test_install", "test_engine_mpi", "test_engine_ray", "test_plan_orders")
-"""Modules whose set-up takes long: their tests run in one process, which sets up once."""
-
-
 def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.path.stem in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    if hasattr(config, "workerinput"):  # where several processes share the tests
+        items.sort(key=lambda item: not any(part in item.nodeid for part in LONG))
     if config.getoption("markexpr"):
         return
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="slow: run with pytest -m slow"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nurseries():
+    """See nurseries.py."""
+    from .nurseries import shared_nurseries
+
+    with shared_nurseries():
+        yield

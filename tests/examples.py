@@ -20,7 +20,10 @@ P = tuple(round(0.1 + 0.05 * worker, 2) for worker in range(12))
 
 ALL = tuple(dict.fromkeys(text for facts in SCHEMES.values() for text in facts.tried or [facts.expression(P)]))
 
-EXAMPLES = tuple(filter(_exact, ALL))
+HANDED_EXAMPLES = tuple(text for text in ALL if example(text).handing is not None)
+"""Codes whose tasks are handed out while a round runs: their messages are not those of a fixed table."""
 
-APPROXIMATE_EXAMPLES = tuple(text for text in ALL if text not in EXAMPLES)
+EXAMPLES = tuple(text for text in ALL if text not in HANDED_EXAMPLES and _exact(text))
+
+APPROXIMATE_EXAMPLES = tuple(text for text in ALL if text not in EXAMPLES and text not in HANDED_EXAMPLES)
 """Codes whose gradient is not exact: they go with a deadline."""

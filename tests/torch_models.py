@@ -8,6 +8,9 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+import unstraggle as us
+from unstraggle.latency import ShiftedExponential
+
 
 def mlp(dtype=torch.float32, dropout=0.0, seed=1):
     torch.manual_seed(seed)
@@ -130,6 +133,100 @@ def root_mean_square(outputs, targets):
     return (outputs - nn.functional.one_hot(targets, 3)).square().mean().sqrt()
 
 
+def weighted_mean(outputs, targets):
+    """A mean over weights of the classes."""
+    return nn.functional.cross_entropy(outputs, targets, torch.tensor([1.0, 5.0, 0.1]))
+
+
+def tokens_mean(model, batch):
+    """The loss itself, a mean over tokens of which some are padding, with its denominator and how many are right."""
+    outputs, targets = model(batch[0]).reshape(-1, 2, 3), batch[1]
+    counted = targets >= 0
+    total = nn.functional.cross_entropy(outputs[counted], targets[counted], reduction="sum")
+    return total, counted.sum(), {"right": (outputs[counted].argmax(-1) == targets[counted]).sum(), "tokens": counted.sum()}
+
+
+def tokens_wrongly(model, batch):
+    """The same without its denominator: a mean of means."""
+    total, tokens, _ = tokens_mean(model, batch)
+    return total / tokens
+
+
+def contrast(outputs, targets):
+    """InfoNCE: every sample is compared with the others."""
+    return nn.functional.cross_entropy(outputs @ outputs.T, torch.arange(len(outputs)))
+
+
+def noisy_square(outputs, targets):
+    """A sum, with noise in every mode."""
+    return (outputs + torch.randn_like(outputs)).square().sum()
+
+
 def next_token(model, batch):
     """A batch that is one tensor: inputs and targets are its columns."""
     return model(batch[:, :6]), batch[:, 6].long()
+
+
+class Distilled(nn.Module):
+    """A student that follows a frozen teacher, with a temperature in a buffer and a strength in an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(4)
+        self.student, self.teacher = nn.Linear(6, 3), nn.Linear(6, 3).requires_grad_(False)
+        self.register_buffer("temperature", torch.ones(1))
+        self.strength = 1.0
+
+    def forward(self, x):
+        return self.strength * torch.tanh(self.student(x) / self.temperature) - torch.tanh(self.teacher(x))
+
+
+class Counting(nn.Module):
+    """Moves a buffer in every forward pass."""
+
+    def __init__(self, calls):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.register_buffer("calls", calls)
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layer(x)
+
+
+def scaled(model, batch, context):
+    """A forward function that takes what goes with a step."""
+    inputs, targets = batch
+    return model(inputs) / context["temperature"], targets
+
+
+def mean_square(outputs, targets):
+    """Of outputs that are differences already."""
+    return outputs.square().mean()
+
+
+def together(samples):
+    """A collate function of one's own."""
+    return torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])
+
+
+def coded(model=None, loss_fn=None, data=None, **options):
+    """A run on a sampled clock unless said otherwise."""
+    options = {"scheme": "fractional_repetition(4, s=1)", "batch_size": 16, "seed": 3, "engine": "virtual", **options}
+    if options["engine"] == "virtual":
+        options.setdefault("latency", ShiftedExponential(rate=1.0))
+    data = table() if data is None else data
+    return us.torch.Coded(mlp() if model is None else model, loss_fn or nn.CrossEntropyLoss(), data, **options)
+
+
+class Widest(nn.Module):
+    """Knows the most samples that it saw in a forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(6)
+        self.layer, self.most = nn.Linear(6, 3), 0
+
+    def forward(self, x):
+        self.most = max(self.most, len(x))
+        return self.layer(x)

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from .errors import Invalid, NotRecovered, UnstraggleError
     from .runtime.estimate import Estimate
     from .runtime.events import Arrived, Dropped, Elapsed, Failed, Finished, Joined, Lost
-    from .runtime.instructions import Ask, Cancel, Fail, Next, Say, Until
+    from .runtime.instructions import Ask, Cancel, Fail, Say, Tell, Until
     from .runtime.log import Diverged, replay_log
     from .runtime.master import Master
     from .runtime.message import WorkerFailed
-    from .runtime.round import Dispatcher, Round, Terms
+    from .runtime.round import Round, Terms
     from .runtime.states import State
     from .runtime.step import Split, Step
     from .runtime.worker import work
@@ -54,9 +54,9 @@ HOMES = {
     **dict.fromkeys(("parse_code", "parse_latency"), "study.expression"),
     **dict.fromkeys(("NoiseGain", "noise_gain"), "scheme.noise"),
     **dict.fromkeys(("Arrived", "Dropped", "Elapsed", "Failed", "Finished", "Joined", "Lost"), "runtime.events"),
-    **dict.fromkeys(("Ask", "Cancel", "Fail", "Next", "Say", "Until"), "runtime.instructions"),
+    **dict.fromkeys(("Ask", "Cancel", "Fail", "Say", "Tell", "Until"), "runtime.instructions"),
     **dict.fromkeys(("Diverged", "replay_log"), "runtime.log"),
-    **dict.fromkeys(("Dispatcher", "Round", "Terms"), "runtime.round"),
+    **dict.fromkeys(("Round", "Terms"), "runtime.round"),
     "State": "runtime.states",
     **dict.fromkeys(("Split", "Step"), "runtime.step"),
     **dict.fromkeys(("Rounds", "Sample"), "study.rounds"),
@@ -88,7 +88,6 @@ __all__ = [
     "Decoded",
     "Decoder",
     "Diagnosis",
-    "Dispatcher",
     "Diverged",
     "Divided",
     "Dropped",
@@ -109,7 +108,6 @@ __all__ = [
     "Master",
     "Messages",
     "Need",
-    "Next",
     "NoiseGain",
     "NotRecovered",
     "Parts",
@@ -126,6 +124,7 @@ __all__ = [
     "Step",
     "Stop",
     "Tasks",
+    "Tell",
     "Terms",
     "UnstraggleError",
     "Until",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,19 @@ def require_count(scheme: str, name: str, value: Any, least: int, most: int, why
     return int(value)
 
 
+def sparse(name: str, table: Any) -> Any:
+    """A table (rows, columns) of numbers as a new sparse one."""
+    from scipy.sparse import csr_array  # here: workers start without it
+
+    try:
+        found = csr_array(table, copy=True)
+    except (TypeError, ValueError) as error:
+        raise Invalid(f"{name} needs a table (rows, columns) of numbers, but got {type(table).__name__}: {error}.") from error
+    if len(found.shape) != 2:
+        raise Invalid(f"{name} needs a table (rows, columns) of numbers, but got shape {found.shape}.")
+    return found
+
+
 def require_workers(scheme: str, n: Any) -> int:
     """A number of workers."""
     return require_count(scheme, "n", n, 1, 10**6, "Give the number of workers.")
@@ -58,3 +72,21 @@ def require_load(scheme: str, n: Any, load: Any) -> tuple[int, int]:
     """A number of workers and of partitions a worker computes."""
     n = require_workers(scheme, n)
     return n, require_count(scheme, "load", load, 1, n, "A worker computes each of the n partitions at most once.")
+
+
+def require_writable(kind: str, path: Any) -> Path:
+    """A path to which a file can be written, or an error now and not after much work. kind: of the file, for the message."""
+    try:
+        file = Path(path)
+        there = file.exists()
+        if there and not file.is_file():
+            raise Invalid(f"The {kind} {file} is not a file. Give another path.")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("ab").close()
+        if not there:
+            file.unlink()  # whoever reads it expects more than an empty file
+    except (TypeError, ValueError) as error:
+        raise error if isinstance(error, Invalid) else Invalid(f"The {kind} needs a path, but got {path!r}.") from error
+    except OSError as error:
+        raise Invalid(f"The {kind} {path} cannot be written: {error.strerror}. Give another path.") from error
+    return file

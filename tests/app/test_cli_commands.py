@@ -20,7 +20,7 @@ from unstraggle.app.cli.reproduce import _table
 from unstraggle.papers import FIGURES
 from unstraggle.trace import from_seconds, write
 
-from ..commands import run, run_process
+from ..commands import run, run_launched
 from ..pictures import is_a_picture
 from .test_cli import GC
 from .test_cli_tree import leaves
@@ -110,7 +110,7 @@ def test_no_command_is_forgotten():
 def test_table_json_and_files(name, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     case = CASES[name]
-    done = run_process(*case.args, "-o", str(tmp_path / "new/out"))
+    done = run_launched(*case.args, "-o", str(tmp_path / "new/out"))
     assert case.words in done.stdout and done.stderr == ""
     table = [line for line in done.stdout.splitlines() if str(tmp_path) not in line]
     assert max(map(len, table), default=0) <= 80

@@ -42,6 +42,20 @@ def test_it_prints_json_and_writes_results(recorded, tmp_path):
     assert "Written to" in run(recorded, "-o", tmp_path / "new/out").stdout
 
 
+@pytest.mark.parametrize("heavy", [True, False])
+def test_the_picture_shows_all_times(heavy):
+    """Of heavy-tailed ones it was empty: a limit below zero on a logarithmic axis."""
+    from unstraggle.app.plots import fitted_distributions
+    from unstraggle.latency import fit
+
+    rng = np.random.default_rng(0)
+    times = np.sort(0.01 * (1 + rng.pareto(1.2, 400)) if heavy else 1 + rng.exponential(0.1, 400))
+    axes = fitted_distributions(fit(times)).axes[0]
+    low, high = axes.get_xlim()
+    assert axes.get_xscale() == ("log" if heavy else "linear")
+    assert 0.9 * times[0] < low <= times[0] and times[390] < high <= times[-1]
+
+
 def test_a_torn_trace_is_read_with_one_line_of_warning(recorded):
     recorded.write_text(recorded.read_text()[:-20])
     done = run(recorded)

@@ -1,5 +1,6 @@
 """`unstraggle measure`: a trace that the next commands read, on every engine, and what is left after Ctrl+C."""
 
+import inspect
 import json
 import os
 import signal
@@ -92,6 +93,32 @@ def test_rounds_are_written_after_some_seconds_even_if_they_are_few(tmp_path, mo
         monkeypatch.setattr(recorder, "SECONDS", 0.0)
         master.gradient(np.zeros(2))
         assert len(trace.read(tmp_path / "t.jsonl")) == 2
+
+
+def test_tasks_last_long_enough_to_measure_the_machine(monkeypatch):
+    """They took 0.05 ms, which measures the operating system."""
+    from unstraggle import problems
+    from unstraggle.app.cli.measure import measure
+    from unstraggle.problems import repeated
+
+    assert inspect.signature(measure).parameters["task_ms"].default == 20
+    problem = problems.LeastSquares.split(np.eye(2), np.ones(2), parts=2)
+    clock = iter(np.arange(100) * 5e-5)
+    monkeypatch.setattr(repeated.time, "process_time", lambda: float(next(clock)))
+    longer = repeated.lasting(problem, 0.02)
+    assert longer.times == 400 and longer.only({1}).times == 400
+    assert longer.grad(np.zeros(2), 1).tolist() == problem.grad(np.zeros(2), 1).tolist()
+    assert repeated.lasting(problem, 0.0) is problem
+
+
+def test_times_that_are_too_short_are_said_to_be(tmp_path, capsys):
+    from unstraggle.app.cli.measure import _finish
+
+    for seconds, said in ((5e-5, True), (5e-3, False)):
+        times = seconds * (1 + np.random.default_rng(0).random((30, 3)))
+        trace.write(tmp_path / "trace.jsonl", trace.from_seconds(times))
+        _finish(tmp_path, {}, as_json=False)
+        assert ("time is that of the operating system" in capsys.readouterr().out) is said
 
 
 def wait_until(met):

@@ -14,7 +14,7 @@ SHORT = ("--workers", "4", "--slow", "1", "--factor", "3", "--unit", "0.01", "--
 
 
 def test_train_compares_schemes_on_the_same_stragglers(tmp_path):
-    data = json.loads(run_process("train", *SHORT, "--repeats", "2", "--json", "-o", str(tmp_path)).stdout)
+    data = json.loads(run("train", *SHORT, "--repeats", "2", "--json", "-o", str(tmp_path)).stdout)
     rows = {row["scheme"]: row for row in data["rows"]}
     assert list(rows) == ["wait for all", "ignore the slowest", "repetition", "multi-message"]
     losses = [rows[name]["loss"][0] for name in ("wait for all", "repetition", "multi-message")]
@@ -66,5 +66,11 @@ def test_demo_says_at_once_when_it_cannot_write():
 def test_the_demo(tmp_path):
     table = run_process("demo", "-o", str(tmp_path)).stdout
     assert "wait for all" in table and "multi-message" in table and max(map(len, table.splitlines()[:-1])) <= 80
+    assert "diagnose:" in table and "plan auto:" in table and "measured:" in table
     assert is_a_picture(tmp_path / "loss.png")
+    about = json.loads((tmp_path / "summary.json").read_text())
+    assert (
+        about["conclusion"]["said"] == "code"
+        and "a different worker is slow" in run("diagnose", str(tmp_path / "wait-for-all")).stdout
+    )
     assert json.loads((tmp_path / "config.json").read_text())["options"] == {"seed": 0}

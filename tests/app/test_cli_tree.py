@@ -82,7 +82,7 @@ def test_version_and_no_command():
     "words, expected",
     [
         (FIRST, {"diagnose"}),
-        ("unstraggle plan ", {"auto", "blocks", "orders", "redundancy", "bits", "deadline", "convergence"}),
+        ("unstraggle plan ", {"auto", "bits", "blocks", "convergence", "deadline", "orders", "redundancy"}),
         ("unstraggle reproduce mmc", {"mmc-fig1", "mmc-front"}),
         ("unstraggle measure --engine ", {"local", "ray", "mpi"}),
         ("unstraggle plan blocks --method tan", {"tandon", "tandon_tuned"}),

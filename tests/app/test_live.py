@@ -28,7 +28,7 @@ COLOURS_OF_THE_MAP = """(() => {
 })()"""
 
 CODE = us.codes.cyclic_repetition(4, s=1)
-HANG = 120
+HANG = 600
 """Seconds after which a test ends that waits for what never comes."""
 
 

@@ -10,14 +10,17 @@ from multiprocessing import resource_tracker
 import psutil
 import pytest
 
+from ..nurseries import own_nurseries
+
 
 def workers():
     """Processes that the local engine started."""
     children = psutil.Process().children(recursive=True)
-    return [child for child in children if {"spawn_main", "nursery"} & set(re.findall(r"\w+", " ".join(_line(child))))]
+    return [child for child in children if {"spawn_main", "nursery"} & set(re.findall(r"\w+", " ".join(command_line(child))))]
 
 
-def _line(process):
+def command_line(process):
+    """Empty for one that has just ended."""
     with contextlib.suppress(psutil.Error):
         return process.cmdline()
     return []
@@ -26,10 +29,12 @@ def _line(process):
 @pytest.fixture
 def nothing_left_behind():
     resource_tracker.ensure_running()  # one for all, by Python, which new interpreters need
-    shm = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-    files = psutil.Process().num_fds()
-    yield
-    assert workers() == []
+    with own_nurseries():
+        shm = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+        gc.collect()
+        files = psutil.Process().num_fds()
+        yield
+        assert workers() == []
     gc.collect()  # the last payloads of an engine are views of its memory
     assert psutil.Process().num_fds() <= files + 1
     assert not [thread for thread in threading.enumerate() if thread.name == "unstraggle starter"]

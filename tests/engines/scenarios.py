@@ -1,7 +1,7 @@
 """What every engine with processes goes through, on real ones and with real signals: one text for Local, Ray and MPI.
 
-`test_scenarios.py` runs them. They were three suites before: the parts of test_engine_local.py, test_engine_ray.py and
-programs/mpi_program.py that asked the same of each engine, and not in the same way. What only one engine has stays in its file.
+`test_scenarios.py` runs them on Local, `test_engine_ray.py` on Ray, `test_engine_mpi.py` on MPI. What only one engine has stays
+in its file.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tests.dynamic_clustering import Spread, placement
-from tests.problems import Constant, Holds, Lazy, Partly, least_squares
+from tests.problems import Constant, Holds, Lazy, Partly, Slow, least_squares
 from unstraggle import Count, Deadline, Master, NotRecovered, WorkerFailed, codes
 from unstraggle.engines import Chaos
 from unstraggle.testing import check_engine
@@ -35,10 +35,15 @@ def run(master, dim=8, **options):
     return master.gradient(np.zeros(dim), **options)
 
 
-def until(condition, seconds=60.0):
-    limit = time.monotonic() + seconds
+HANG = 600.0
+"""Seconds after which what has not happened never will, on a machine as busy as it may be."""
+
+
+def until(condition):
+    limit = time.monotonic() + HANG
     while not condition():
         assert time.monotonic() < limit, "it did not happen"
+        time.sleep(0.01)
 
 
 class raises:
@@ -173,7 +178,63 @@ def a_paused_master_loses_nobody(bench):
         assert run(master).lost == ()
 
 
+def tasks_are_handed_out_and_a_slow_worker_does_fewer(bench):
+    """Worker 0 is in a task of an earlier round when most rounds begin; the others do what it does not."""
+    problem = Slow(12, seconds=0.2)
+    with Master(codes.work_conserving(3, load=3, pieces=4), bench.make(problem)) as master:
+        for _ in range(6):
+            estimate = run(master)
+            np.testing.assert_allclose(estimate.gradient, problem.total)
+            assert estimate.exact and estimate.messages <= 3
+
+
+def handed_tasks_in_reserve_and_in_order(bench):
+    for code in (codes.work_conserving(2, load=2, pieces=3, reserve=1), codes.sums_on_request(2, load=2, pieces=2)):
+        problem = Slow(code.k, seconds=0.02)
+        with Master(code, bench.make(problem)) as master:
+            for _ in range(3):
+                np.testing.assert_allclose(run(master).gradient, problem.total)
+
+
+def an_error_in_a_handed_task_is_made_up_for(bench):
+    """The worker that fails counts as lost for the round, and ends the run when it fails again."""
+    problem = Partly(6, seconds=0.05, workers=(2,))
+    with Master(codes.work_conserving(3, load=2, pieces=2), bench.make(problem)) as master:
+        run(master)
+        estimate = run(master)
+        np.testing.assert_allclose(estimate.gradient, problem.total)
+        assert estimate.lost == (2,) and estimate.exact
+        with raises(WorkerFailed, "worker 2 cannot divide"):
+            run(master)
+
+
+def handed_tasks_under_chaos(bench):
+    """Damaged, doubled, delayed and vanished sums and stopped workers: never a wrong gradient."""
+    code, rng = codes.work_conserving(4, load=3, pieces=2), np.random.default_rng(0)
+    problem = least_squares(code)
+    faults = {"drop": 0.02, "duplicate": 0.1, "corrupt": 0.05, "hold": 0.1, "pause": 0.02, "pause_seconds": 0.2}
+    with Master(code, Chaos(bench.make(problem), rng=1, **faults), patience=5.0) as master:
+        for _ in range(40):
+            params = rng.standard_normal(24)
+            estimate = master.gradient(params)
+            np.testing.assert_allclose(estimate.gradient, problem.gradient(params), rtol=1e-8, atol=1e-8)
+            assert estimate.exact
+
+
 # With kills
+
+
+def a_worker_that_dies_gives_its_tasks_back(bench):
+    """Four kills in ten rounds, while tasks and sums are on their way."""
+    problem = Constant(16, seconds=0.02)
+    engine = bench.make(problem)
+    with Master(codes.work_conserving(4, load=4, pieces=4), engine) as master:
+        for step in range(10):
+            if step % 2 and (pid := engine.pid(step % 4)) is not None and step < 9:
+                threading.Timer(0.015 * step, os.kill, (pid, signal.SIGKILL)).start()
+            estimate = run(master)
+            np.testing.assert_allclose(estimate.gradient, problem.total)
+            assert estimate.exact
 
 
 def contract_with_kills(bench):
@@ -260,10 +321,20 @@ QUIET = (
     a_stopped_worker_is_lost_and_joins_when_it_goes_on,
     a_paused_master_loses_nobody,
     chaos,
+    tasks_are_handed_out_and_a_slow_worker_does_fewer,
+    handed_tasks_in_reserve_and_in_order,
+    an_error_in_a_handed_task_is_made_up_for,
+    handed_tasks_under_chaos,
 )
-KILLS = (contract_with_kills, a_killed_worker_is_lost_and_comes_back, a_round_that_needs_a_dead_worker_waits_for_its_successor)
+KILLS = (
+    contract_with_kills,
+    a_killed_worker_is_lost_and_comes_back,
+    a_round_that_needs_a_dead_worker_waits_for_its_successor,
+    a_worker_that_dies_gives_its_tasks_back,
+)
 RESTARTS = (
     without_restarts_it_says_who_is_lost,
     stopped_then_killed_without_restarts_is_not_waited_for,
     a_worker_that_dies_of_its_task_is_an_error_in_the_end,
 )
+ALL = (*QUIET, *KILLS, *RESTARTS)

@@ -63,7 +63,7 @@ def worker_of(hub: Hub, worker: int = 0) -> socket.socket:
 
 
 def until(hub: Hub, condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 120
+    limit = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < limit, "it did not happen"
         hub.collect(0.05)
@@ -77,7 +77,7 @@ def message(worker: int = 0, index: int = 0, round: int = 0, numbers: int = DIM)
 
 
 def ended(client: socket.socket) -> bool:
-    client.settimeout(5)
+    client.settimeout(600)
     try:
         return not client.recv(1)
     except ConnectionResetError:

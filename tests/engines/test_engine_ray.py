@@ -1,4 +1,4 @@
-"""The Ray engine: what only it has. The scenarios that it shares with other engines are in scenarios.py."""
+"""The Ray engine: the scenarios of every engine (scenarios.py), and what only it has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,10 +22,20 @@ from unstraggle.runtime.events import Lost
 from unstraggle.runtime.master import Master
 from unstraggle.testing import check_engine
 
+from . import scenarios
+from .patient_ray import wait_for_ray
+from .scenarios import until
+
 ray = pytest.importorskip("ray")
 
 CODE = codes.cyclic_repetition(4, s=1)
 DIM = 6
+SOME = [
+    codes.uncoded_mmc(2, load=2),
+    codes.blocks([2, 3], codes.uncoded(2), codes.fractional_repetition(2, s=1)),
+    codes.quantize(codes.fractional_repetition(2, s=1), bits=8, bucket=512),
+]
+"""A code of each kind takes long to start; there is a slow test for that."""
 
 
 def problem() -> LeastSquares:
@@ -37,6 +46,7 @@ def problem() -> LeastSquares:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """A Ray that was there before the engines; its address."""
+    wait_for_ray()
     with environment(QUIET | {"RAY_worker_maximum_startup_concurrency": "8"}):
         context = ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     yield context.address_info["address"]
@@ -50,18 +60,17 @@ def process_of(master: Master, worker: int) -> int:
     return process
 
 
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it did not happen"
-        time.sleep(0.05)
-
-
 def alive(process: int) -> bool:
     try:
         return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+@pytest.mark.parametrize("scenario", scenarios.ALL, ids=lambda scenario: scenario.__name__)
+def test_scenario(scenario: Callable[[scenarios.Bench], None], cluster: str) -> None:
+    scenario(scenarios.Bench(Ray, SOME))
+    assert ray.is_initialized(), "an engine ended a Ray that it did not start"
 
 
 @pytest.mark.slow
@@ -110,7 +119,9 @@ import sys, time
 import numpy as np
 from unstraggle import codes, engines, problems
 from unstraggle.runtime.master import Master
+from tests.engines.patient_ray import wait_for_ray
 
+wait_for_ray()
 address = sys.argv[1]
 problem = problems.LeastSquares.split(np.eye(4), np.arange(4.0), 2)
 with Master(codes.fractional_repetition(2, s=1), engines.Ray(problem, address=None if address == "own" else address)) as master:
@@ -164,7 +175,7 @@ def test_a_ray_of_its_own_is_quiet_and_ends_with_it(script: Callable[[str], subp
     name, *pids = words(process)
     assert name == "pids" and len(pids) == 2
     assert words(process) == ["closed", "False"]
-    until(lambda: not any(alive(child.pid) for child in psutil.Process(process.pid).children(recursive=True)), 20)
+    until(lambda: not any(alive(child.pid) for child in psutil.Process(process.pid).children(recursive=True)))
     assert not any(alive(int(pid)) for pid in pids)
     assert (tmp_path / "errors").read_text() == ""
 
@@ -176,7 +187,7 @@ def test_close_leaves_no_worker(cluster: str) -> None:
     os.kill(processes[1], signal.SIGSTOP)
     master.close()
     master.close()
-    until(lambda: not any(map(alive, processes)), 30)
+    until(lambda: not any(map(alive, processes)))
     assert ray.is_initialized()
     assert engine._hub._door.fileno() == -1, "the door stands open"
 

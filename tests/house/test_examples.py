@@ -2,8 +2,6 @@
 
 import importlib.util
 import re
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +12,8 @@ import pytest
 import unstraggle as us
 from unstraggle.testing import check_code, check_engine
 
+from ..commands import run_process, run_script
+
 FOLDER = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py"))
 SMALLER = {
@@ -22,14 +22,15 @@ SMALLER = {
     "mnist.py": "correlated_mmc(2, load=2, order=1)",
     "resnet.py": "blocks([2, 1], uncoded(2), cyclic_repetition(2, s=1))",
 }
-"""The scheme of an example with two workers instead of four: each takes seconds to import PyTorch."""
+"""The scheme of an example with two workers instead of four."""
+AS_A_PROCESS = "digits.py"
+"""The others run in this process, whose workers need not import PyTorch again."""
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_example(script):
-    line = [sys.executable, str(FOLDER / script), "--steps", "8"]
-    line += ["--scheme", SMALLER[script]] if script in SMALLER else []
-    done = subprocess.run(line, capture_output=True, text=True, cwd=FOLDER.parent)
+    words = ["--steps", "8", *(["--scheme", SMALLER[script]] if script in SMALLER else [])]
+    done = run_process(FOLDER / script, *words) if script == AS_A_PROCESS else run_script(FOLDER / script, *words)
     assert done.returncode == 0, done.stderr
     losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", done.stdout)]
     assert len(losses) == 2 and losses[-1] < losses[0]

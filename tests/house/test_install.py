@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import venv
 from importlib import metadata
 from pathlib import Path
@@ -144,9 +145,9 @@ def test_a_figure_is_drawn(core):
 @pytest.mark.parametrize(
     "args, extra",
     [
-        (("train",), "unstraggle[torch,examples]"),
-        (("demo",), "unstraggle[torch,examples]"),
-        (("measure", "--task", "digits"), "unstraggle[torch,examples]"),
+        (("train",), "unstraggle[demo]"),
+        (("demo",), "unstraggle[demo]"),
+        (("measure", "--task", "digits"), "unstraggle[demo]"),
         (("run", "uncoded(2)", "--engine", "ray"), "unstraggle[ray]"),
         (("run", "uncoded(2)", "--engine", "mpi"), "unstraggle[mpi]"),
         (("measure", "--engine", "ray"), "unstraggle[ray]"),
@@ -160,3 +161,22 @@ def test_what_needs_more_says_how_to_get_it(core, args, extra):
     done = start(core, "unstraggle", *args)
     assert done.returncode == 2 and f"pip install '{extra}'" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_make_demo_installs_only_what_the_demo_needs(tmp_path):
+    """In the same .venv, with a mark of its own, so that `make test` installs the rest; and it speaks at once."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+
+    def planned(target):
+        return subprocess.run(["make", "-n", "-C", tmp_path, target], capture_output=True, text=True, check=True).stdout
+
+    demo = planned("demo")
+    assert "-e '.[demo]'" in demo and "[dev]" not in demo and demo.index("Installing") < demo.index("pip install")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {re.match(r"[\w-]+", line)[0] for line in extras["demo"]} == {"torch", "scikit-learn"}
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/.ready-demo").touch()
+    assert "pip install" not in planned("demo") and "-e '.[dev]'" in planned("check")
+    (tmp_path / ".venv/.ready").touch()
+    assert "pip install" not in planned("demo") + planned("check")

@@ -8,7 +8,7 @@ import unstraggle
 
 ROOT = Path(unstraggle.__file__).parent
 RINGS = [
-    {"errors", "checks", "randomness", "threads", "blocks", "statistics"},
+    {"errors", "checks", "doors", "randomness", "threads", "blocks", "statistics"},
     {"quantizers"},
     {"scheme", "encoders", "codes"},
     {"problems", "trace", "runtime", "engines"},

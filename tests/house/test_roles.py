@@ -11,9 +11,9 @@ from unstraggle import engines, latency, problems
 
 ROOT = Path(us.__file__).parents[1]
 OPTIONAL = {
-    problems: ("Accumulates", "ComputesAll", "Encodes", "HasLoss", "Restricts", "Shares"),
-    latency: ("OrderStatistics", "Resumes", "Speeds", "Survival"),
-    engines: ("Processes",),
+    problems: ("Accumulates", "ComputesAll", "Encodes", "HasLoss", "Listens", "Restricts", "Shares"),
+    latency: ("Delivers", "Durations", "OrderStatistics", "Resumes", "Speeds", "Survival"),
+    engines: ("Processes", "Tells"),
 }
 LEAST_SQUARES = problems.LeastSquares.split(np.eye(4), np.arange(4.0), parts=2)
 
@@ -49,6 +49,8 @@ def test_what_is_declared_is_what_is_asked_for():
         (problems.Problem, LEAST_SQUARES, Bare()),
         (latency.Latency, Bare(), LEAST_SQUARES),
         (latency.Resumes, latency.Replay(np.ones((3, 2))), Bare()),
+        (latency.Durations, latency.Exponential(1.0), Bare()),
+        (latency.Delivers, latency.Network(latency.Exponential(1.0), dim=1), latency.Exponential(1.0)),
         (latency.Survival, latency.ShiftedExponential(rate=1), latency.Network(Bare(), 10, 1e9)),
         (latency.Speeds, latency.ShiftedExponential(rate=1), Bare()),
         (latency.OrderStatistics, latency.Pareto(shape=2), Bare()),

@@ -16,6 +16,7 @@ from unstraggle.engines.ray_connection import Connection
 from unstraggle.latency import Heterogeneous, Pareto, ShiftedExponential
 from unstraggle.quantizers import QSGD, read
 from unstraggle.scheme.noise import require_digits
+from unstraggle.torch.launch import require_one_master
 
 from ..folding import folded
 from ..pages import ROOT, fences
@@ -227,6 +228,7 @@ RAISED = {
     "The parameters are NaN": lambda: master(CODE).gradient(np.full(4, np.nan)),
     "The forward pass is not the same twice": lambda: coded(model=Counting()),
     "The loss is not a sum or a mean": lambda: coded(weighted, data=(torch.randn(40, 3), torch.ones(40, 1))),
+    "The script was started several times": lambda: require_one_master("local", {"WORLD_SIZE": "4", "RANK": "0"}),
     "The loss is not one number": lambda: coded(nn.MSELoss(reduction="none")),
     "Samples cannot be read": lambda: coded(data=Elsewhere()),
     "The forward pass fails": lambda: coded(data=(torch.ones(40, 4), torch.ones(40, 1))),

@@ -233,7 +233,7 @@ def test_every_figure_names_its_reference():
 
 
 def test_panels_have_the_paper_s_letters():
-    """Figure 2: a, b, d, e two numbers of workers and two budgets with SGD; c, f Adam. Figure 3: b, c come from a GPU."""
+    """Figure 2: a, b, d, e two numbers of workers and two budgets with SGD; c, f Adam. Figure 3: b, c from a GPU."""
     two = {one.name: one.lines[0][1] for one in quantized_osgc_figures.figure2()}
     assert [(two[name].n, two[name].each) for name in "abde"] == [(50, 3), (50, 5), (100, 3), (100, 5)]
     assert [two[name].optimizer for name in "abcdef"] == ["sgd", "sgd", "adam", "sgd", "sgd", "adam"]

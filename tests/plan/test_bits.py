@@ -119,10 +119,10 @@ def test_fast_is_fast():
     p = np.random.default_rng(3).random(1000)
     times = []
     for _ in range(10):
-        start = time.perf_counter()
+        start = time.thread_time()
         bits(p, budget=12_000, dim=DIM, method="fast")
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.05, "2 ms on an idle core; the limit is generous for busy ones"
+        times.append(time.thread_time() - start)
+    assert min(times) < 0.05, "2 ms of a processor; the limit is generous for slow ones"
 
 
 @pytest.mark.parametrize("method", ["dp", "fast"])

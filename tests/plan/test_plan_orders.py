@@ -86,8 +86,8 @@ def test_candidates():
 
 @pytest.fixture(scope="module")
 def paper():
-    """The setting of [A] figure 1, with all order vectors."""
-    return orders(PAPER, 40, 10, rounds=6000, rng=3)
+    """The setting of [A] figure 1, with all order vectors; rounds start with free workers there."""
+    return orders(PAPER, 40, 10, rounds=6000, rng=3, carry=False)
 
 
 def test_front_is_pareto(paper):
@@ -106,7 +106,7 @@ def test_front_is_at_least_as_good_as_the_paper(paper, messages, time):
 
 def test_span_finds_what_the_rule_cannot(paper):
     """By span a hybrid with few messages beats everything by rule; by its own rule it is far slower."""
-    by_rule = orders(PAPER, 40, 10, by="rule", rounds=3000)
+    by_rule = orders(PAPER, 40, 10, by="rule", rounds=3000, carry=False)
     plan = paper.best(60)
     assert plan.stop == Recovered("span") and plan.cost < 0.87 * by_rule.best(60).cost
     span, rule = (simulate(plan.code, PAPER, rounds=8000, rng=2, by=by) for by in ("span", "rule"))
@@ -166,11 +166,12 @@ MODELS = {
 }
 
 
+@pytest.mark.parametrize("carry", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_any_latency_model_will_do(name):
-    found = orders(MODELS[name], 8, 4, rounds=2000)
+def test_any_latency_model_will_do(name, carry):
+    found = orders(MODELS[name], 8, 4, rounds=2000, carry=carry)
     for plan in (found[0], found[-1]):
-        result = simulate(plan.code, MODELS[name], plan.stop, by=plan.stop.by, rounds=8000, rng=3)
+        result = simulate(plan.code, MODELS[name], plan.stop, by=plan.stop.by, rounds=8000, rng=3, carry=carry)
         error = (plan.ci95[1] - plan.ci95[0]) / 2 / 1.96
         assert abs(plan.cost - result.time.mean) <= 4 * np.hypot(error, result.time.se)
         assert (plan.bound is None) == (name == "network")
@@ -178,8 +179,10 @@ def test_any_latency_model_will_do(name):
 
 def test_replayed_rounds_are_used_as_they_are():
     trace = np.random.default_rng(1).exponential(size=(60, 8))
-    plan = orders(Replay(trace), 8, 4, by="rule", rounds=60)[0]
+    plan = orders(Replay(trace), 8, 4, by="rule", rounds=60, carry=False)[0]
     assert plan.cost == pytest.approx(simulate(plan.code, Replay(trace), rounds=60).time.mean)
+    carried = orders(Replay(trace), 8, 4, by="rule", rounds=60)[0]  # in shorter segments than the simulator's
+    assert carried.cost == pytest.approx(simulate(carried.code, Replay(trace), rounds=60, carry=True).time.mean, rel=0.05)
 
 
 def test_models_that_look_at_the_partitions():
@@ -191,7 +194,7 @@ def test_models_that_look_at_the_partitions():
 
             return arrivals(code, np.tile(np.where(code.tasks.part == 0, 9.0, 1.0), (rounds, 1)))
 
-    found = orders(SlowData(), 4, 2, by="rule", rounds=20)
+    found = orders(SlowData(), 4, 2, by="rule", rounds=20, carry=False)
     for plan in found:
         assert plan.cost == simulate(plan.code, SlowData(), rounds=5).time.mean
 
@@ -227,7 +230,7 @@ def test_waiting_for_all_is_on_the_front_of_workers_that_never_straggle():
 
 
 def test_many_orders_are_searched_locally():
-    found = orders(PAPER, 28, 14, by="rule", rounds=1500)
+    found = orders(PAPER, 28, 14, by="rule", rounds=1500, carry=False)
     assert found[0].name == "fractional_repetition(28, s=13)" and len(found) > 5
     uncoded = simulate(found[-1].code, PAPER, rounds=2000, rng=0).time.mean
     assert found[-1].cost == pytest.approx(uncoded, rel=0.05)

@@ -31,7 +31,7 @@ def table(plan):
 
 @pytest.mark.parametrize("n, rate, shift", [(12, 2.0, 0.0), (20, 10.0, 0.05), (40, 10.0, 0.01), (7, 1.0, 0.3)])
 def test_shifted_exponential_matches_its_closed_forms(n, rate, shift):
-    plan = redundancy(ShiftedExponential(rate, shift), n, rounds=4000)
+    plan = redundancy(ShiftedExponential(rate, shift), n, rounds=4000, carry=False)
     rows = table(plan)
     cyclic = {s: (s + 1) * (shift + (harmonic(n) - harmonic(s)) / rate) for s in range(n)}
     for s, time in cyclic.items():
@@ -49,14 +49,22 @@ def test_shifted_exponential_matches_its_closed_forms(n, rate, shift):
 
 def test_the_best_s_by_brute_force():
     """Pure exponential: groups cost H_(n/(s+1)) / rate, so all workers do everything; a shift makes less redundancy better."""
-    assert redundancy(Exponential(3.0), 12).name == "fractional_repetition(12, s=11)"
-    assert redundancy(Exponential(3.0), 12).cost == pytest.approx(1 / 3)
-    assert redundancy(ShiftedExponential(10, 0.05), 20).name == "fractional_repetition(20, s=1)"
+    assert redundancy(Exponential(3.0), 12, carry=False).name == "fractional_repetition(12, s=11)"
+    assert redundancy(Exponential(3.0), 12, carry=False).cost == pytest.approx(1 / 3)
+    assert redundancy(ShiftedExponential(10, 0.05), 20, carry=False).name == "fractional_repetition(20, s=1)"
+
+
+def test_carry_over_takes_the_gain_from_repetition():
+    """Who is in a task when a pair is served begins the next round late: here that costs more than repetition gains."""
+    plan = redundancy(ShiftedExponential(10, 0.05), 20, rounds=4000)
+    assert plan.name == "uncoded(20)" and plan.ci95 == (plan.cost, plan.cost)
+    fresh = table(redundancy(ShiftedExponential(10, 0.05), 20, rounds=4000, carry=False))
+    assert all(row["time"] > fresh[key]["time"] for key, row in table(plan).items() if 0 < key[1] < 19)
 
 
 @pytest.mark.parametrize("n", [5, 7])
 def test_cyclic_repetition_where_n_is_prime(n):
-    plan = redundancy(TwoSpeed(fast=1.0, slow=50.0, p=0.02), n)
+    plan = redundancy(TwoSpeed(fast=1.0, slow=50.0, p=0.02), n, carry=False)
     assert plan.params["scheme"] == "cyclic_repetition" and plan.params["s"] == 1
     assert plan.ci95 == (plan.cost, plan.cost) and plan.code.name == plan.name == f"cyclic_repetition({n}, s=1)"
 
@@ -73,12 +81,13 @@ def test_cyclic_repetition_where_n_is_prime(n):
     ],
     ids=["task", "mixed", "network", "empirical", "rounds", "persistent"],
 )
-def test_agrees_with_simulation(latency):
-    plan = redundancy(latency, 6, rounds=4000, rng=1)
-    assert plan.messages == pytest.approx(simulate(plan.code, latency, rounds=8000, rng=2).messages.mean, rel=0.05)
+@pytest.mark.parametrize("carry", [False, True])
+def test_agrees_with_simulation(latency, carry):
+    plan = redundancy(latency, 6, rounds=4000, rng=1, carry=carry)
+    assert plan.messages == pytest.approx(simulate(plan.code, latency, rounds=8000, rng=2, carry=carry).messages.mean, rel=0.05)
     for (scheme, s), row in table(plan).items():
         code = codes.uncoded(6) if scheme == "uncoded" else getattr(codes, scheme)(6, s)
-        result = simulate(code, latency, rounds=8000, rng=3)
+        result = simulate(code, latency, rounds=8000, rng=3, carry=carry)
         error = (row["ci95"][1] - row["ci95"][0]) / 2 / 1.96
         assert abs(row["time"] - result.time.mean) <= 5 * np.hypot(error, result.time.se) + 1e-9, (scheme, s)
     assert plan.cost == min(row["time"] for row in plan.params["table"])
@@ -86,7 +95,7 @@ def test_agrees_with_simulation(latency):
 
 def test_common_random_numbers():
     """Groups are never later than cyclic repetition, so with the same draws neither are their means."""
-    rows = table(redundancy(Heterogeneous([Exponential(10)] * 6 + [Exponential(1)] * 6), 12, rounds=500))
+    rows = table(redundancy(Heterogeneous([Exponential(10)] * 6 + [Exponential(1)] * 6), 12, rounds=500, carry=False))
     for s in (1, 2, 3, 5, 11):
         assert rows["fractional_repetition", s]["time"] <= rows["cyclic_repetition", s]["time"]
 
@@ -122,7 +131,7 @@ def test_equal_seeds_give_equal_plans():
 
 
 def test_many_workers_are_no_problem():
-    plan = redundancy(ShiftedExponential(10, 0.01), 600, rounds=500)
+    plan = redundancy(ShiftedExponential(10, 0.01), 600, rounds=500, carry=False)
     assert plan.params["scheme"] == "fractional_repetition" and len(plan.params["table"]) == 600 + 23
 
 

@@ -107,6 +107,21 @@ class Lazy(Constant):
 
 
 @dataclass(frozen=True, eq=False)
+class Slow(Constant):
+    """Tasks take worker 0 long; it cannot be interrupted in them."""
+
+    here: int = -1
+
+    def share(self, worker, parts):
+        return replace(self, here=worker)
+
+    def grad(self, params, part, where=slice(None), step=0):
+        if self.here == 0:
+            time.sleep(self.seconds)
+        return np.full(len(params[where]), part + 1, dtype=self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
 class Partly(Constant):
     """Fails on some workers, whatever they compute, from a step on."""
 
@@ -160,5 +175,15 @@ class Gives(Constant):
     what: str = "scalar"
 
     def grad(self, params, part, where=slice(None), step=0):
-        wrong = {"scalar": 1.0, "long": np.ones(9), "table": np.ones((8, 1)), "complex": np.ones(8) * 1j}
-        return wrong[self.what]
+        return WRONG[self.what]
+
+
+@dataclass(frozen=True, eq=False)
+class Adds(Gives):
+    """The same, from a problem that adds up by itself."""
+
+    def accumulate(self, params, part, where, step, coef, total):
+        return WRONG[self.what]
+
+
+WRONG = {"scalar": 1.0, "long": np.ones(9), "table": np.ones((8, 1)), "complex": np.ones(8) * 1j, "list": [1.0] * 8}

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,15 +40,15 @@ def problem_of_the_script():
 
 
 def who_lags_behind_skips_rounds():
-    """Worker 1 needs 0.5 s per task, rounds take 0.02 s: it computes two or three of 40 rounds, and takes the newest one."""
+    """Worker 1 needs 0.5 s per task, rounds take 0.02 s: it computes a few of 40 rounds, and takes the newest one."""
     engine = MPI(Slow(2, worker_part=1))
     with Master(codes.uncoded(2), engine, Count(1)) as master:
+        began = time.monotonic()
         estimates = [run(master, delays=np.array([0.02, 0.0])) for _ in range(40)]
-        assert 1 <= sum(estimate.stale + estimate.got[1] for estimate in estimates) <= 6
+        most = (time.monotonic() - began) / 0.5 + 1
+        assert 1 <= sum(estimate.stale + estimate.got[1] for estimate in estimates) <= most
         assert len(engine._seats[1].sent) <= 2
-        limit = time.monotonic() + 120
-        while not run(master, delays=np.array([5.0, 0.0])).got[1]:
-            assert time.monotonic() < limit
+        scenarios.until(lambda: run(master, delays=np.array([5.0, 0.0])).got[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,19 +107,21 @@ def _use(processes, seconds):
 
 def killed_rank():
     """A spare rank takes the place of the first that dies; after the second, the rest goes on while it can."""
-    engine = MPI(Constant(3))
+    print(*{word for word in Path("/proc/self/maps").read_text().split() if "sm_segment" in word}, flush=True)
+    engine = MPI(Leaves(3))
     with Master(codes.cyclic_repetition(3, s=1), engine) as master:
         run(master)
+        before, began = engine.pid(2), time.monotonic()
+        run(master, step=Leaves.step)
+        while engine.pid(2) in (None, before):
+            run(master, delays=np.full(3, 0.05))
+            assert time.monotonic() < began + 60
         os.kill(engine.pid(1), signal.SIGKILL)
-        began = time.monotonic()
-        while run(master, delays=np.full(3, 0.05)).lost != (1,):
-            assert time.monotonic() < began + 10
-        while run(master, delays=np.full(3, 0.05)).lost:
-            assert time.monotonic() < began + 30
+        scenarios.until(lambda: run(master, delays=np.full(3, 0.05)).lost == (1,))
+        scenarios.until(lambda: not run(master, delays=np.full(3, 0.05)).lost)
         assert run(master, delays=np.array([60.0, 0, 0])).got.tolist() == [False, True, True]
         os.kill(engine.pid(1), signal.SIGKILL)
-        while run(master, delays=np.full(3, 0.05)).lost != (1,):
-            assert time.monotonic() < began + 40
+        scenarios.until(lambda: run(master, delays=np.full(3, 0.05)).lost == (1,))
         np.testing.assert_allclose(run(master).gradient, 6.0)
         os.kill(engine.pid(0), signal.SIGKILL)
         with refused(NotRecovered, "workers [0, 1] are lost"):
@@ -130,6 +132,22 @@ def killed_rank():
     with Master(codes.uncoded(1), MPI(Constant(1))) as master:
         np.testing.assert_allclose(run(master).gradient, 1.0)
     sys.exit(7)
+
+
+@dataclass(frozen=True, eq=False)
+class Leaves(Constant):
+    """Worker 2 leaves by itself at a step, as by exit(); its successor finds another step."""
+
+    here: int = -1
+    step = 1000
+
+    def share(self, worker, parts):
+        return replace(self, here=worker)
+
+    def grad(self, params, part, where=slice(None), step=0):
+        if (self.here, step) == (2, self.step):
+            os._exit(7)
+        return super().grad(params, part, where, step)
 
 
 def many_kills():
@@ -225,5 +243,5 @@ def main(names):
 
 
 if __name__ == "__main__":
-    faulthandler.dump_traceback_later(240, exit=True)
+    faulthandler.dump_traceback_later(700, exit=True)
     main([name for name in sys.argv[2:] if name != "stopped"])

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 import unstraggle as us
-from unstraggle.torch.batches import partitions
 from unstraggle.torch.problem import seeded
 
 SCHEMES = ("fractional_repetition(4, s=1)", "correlated_mmc(4, load=3, order=2)")
@@ -37,9 +36,8 @@ def slow(code, step):
 
 
 def alone(run, model, data, step):
-    rows = partitions(len(data[0]), None, run.code.shares)
     for part in range(run.code.k):
-        which = torch.from_numpy(rows[part][run.batches.rows(step, part)])
+        which = torch.from_numpy(run.batches.rows(step, part))
         with seeded((run.seed, step, part), torch.device("cpu")):
             loss = smooth(model(data[0][which]), data[1][which])
         (loss * len(which) / run.batches.size(step)).backward()

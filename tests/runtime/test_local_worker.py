@@ -1,12 +1,13 @@
 """The worker process of the local engine, without a master."""
 
 import os
+import threading
 
 import numpy as np
 
 from unstraggle import codes
 from unstraggle.engines.local_worker import NOTE, ORDER, Channels, Worker
-from unstraggle.engines.shared import Area, Board, Fd
+from unstraggle.engines.shared import Area, Board, Fd, Letter
 from unstraggle.runtime import frame
 from unstraggle.runtime.payload import pack
 from unstraggle.runtime.serve import Share
@@ -24,18 +25,26 @@ def worker_of(orders, payloads):
     notes = os.open(os.devnull, os.O_WRONLY)
     slots = ((0, payloads.size),)
     areas = Area(Board.size(1, 1)), Area(16 * DIM), payloads
-    return share, Worker(share, Channels(Fd(-1), Fd(orders), Fd(notes), *areas, slots, 1, 1, DIM, "<f8"))
+    return share, Worker(share, Channels(Fd(-1), Fd(orders), Fd(notes), *areas, Letter(), slots, 1, 1, DIM, "<f8"))
 
 
 def test_the_newest_order_counts():
     theirs, mine = os.pipe()
     _, worker = worker_of(theirs, Area(4096))
     for number in range(3):
-        os.write(mine, ORDER.pack(number, 10 + number, 0.5, False, 0))
+        os.write(mine, ORDER.pack(number, 10 + number, 0.5, False, 0, 0))
     job = worker.next_job()
     assert (job.round, job.step, job.origin, job.delays) == (2, 12, 0.5, None)
-    os.write(mine, ORDER.pack(4, 14, 0.5, False, 0))
+    os.write(mine, ORDER.pack(4, 14, 0.5, False, 0, 0))
     assert worker.next_job().params is not job.params
+    worker._letter.write(5, b"odd" * 9999)
+    worker._letter.write(6, b"even")
+    os.write(mine, ORDER.pack(5, 15, 0.5, False, 0, 3 * 9999))
+    assert worker.next_job().context == b"odd" * 9999
+    worker._newest[0] = 7  # the letter of round 5 may have been overwritten by that of round 7
+    os.write(mine, ORDER.pack(5, 15, 0.5, False, 0, 4))
+    threading.Timer(0.05, os.write, (mine, ORDER.pack(6, 16, 0.5, False, 0, 4))).start()
+    assert worker.next_job().context == b"even"
     os.close(mine)
     assert worker.next_job() is None
     os.close(theirs)

@@ -38,3 +38,14 @@ def test_another_decision_is_noticed(tmp_path):
     path.write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(Diverged, match="Round 0, step 3: recorded"):
         replay_log(path, code)
+
+
+def test_a_full_disk_costs_the_log_and_not_the_run(tmp_path, monkeypatch, caplog):
+    code = codes.uncoded(4)
+    with pytest.raises(Invalid, match=r"The log .* is not a file"):
+        Master(code, Virtual(Constant(4), Exponential(rate=1.0), rng=0), log=tmp_path)
+    with Master(code, Virtual(Constant(4), Exponential(rate=1.0), rng=0), log=tmp_path / "run.log") as master:
+        master._log._file.close()
+        monkeypatch.setattr(master._log, "_file", open("/dev/full", "w"))  # noqa: SIM115, the log closes it
+        assert all(master.gradient(np.zeros(8)).exact for _ in range(100))
+    assert caplog.text.count("cannot be written any more") == 1 and "No space left" in caplog.text

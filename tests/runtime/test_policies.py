@@ -13,10 +13,8 @@ from unstraggle import (
     Elapsed,
     Fail,
     Failed,
-    Finished,
     Joined,
     Lost,
-    Next,
     Recovered,
     Round,
     Say,
@@ -182,19 +180,6 @@ def test_workers_lost_before_the_round_are_not_waited_for():
     round.begin()
     round.feed(*(Arrived(m, 0.5) for m in (1, 2, 3)))
     assert round.state is State.DONE and round.missed == {0}
-
-
-def test_a_dispatcher_says_what_a_worker_does_next():
-    left = [5, 3]
-
-    class InTurn:
-        def next(self, round, finished):
-            return left.pop() if left else None
-
-    round = Round(codes.uncoded_mmc(4, load=3), Recovered(), number=2, dispatcher=InTurn())
-    assert round.feed(Finished(1, 0, 0.1, round=2)) == (Next(1, 3, 2),)
-    assert round.feed(Finished(0, 0, 0.2, round=1)) == ()
-    assert round.feed(Finished(0, 0, 0.2, round=2), Finished(2, 1, 0.2, round=2)) == (Next(0, 5, 2),)
 
 
 EVENTS = st.one_of(

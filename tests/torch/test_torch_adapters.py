@@ -229,10 +229,8 @@ def refused(module="Classifier", data=None, datamodule=None, **options):
         (r"but got LBFGS", {"module": "Newton"}),
         (r"on_after_batch_transfer in the LightningModule", {"datamodule": "Moving"}),
         (r"one train DataLoader, but got 2", {"data": [loader(), loader()]}),
-        (r"Leave out sampler", {"data": [1, 2, 3]}),
-        (r"sampler WeightedRandomSampler", {"data": loader(shuffle=None, sampler=WeightedRandomSampler([0.1, 0.9] * 25, 50))}),
-        (r"sampler RandomSampler", {"data": loader(shuffle=None, sampler=RandomSampler(range(50), num_samples=20))}),
-        (r"sampler SequentialSampler", {"data": loader(shuffle=False, batch_size=None)}),
+        (r"needs a torch.utils.data.DataLoader for training, but got list", {"data": [1, 2, 3]}),
+        (r"batch_size=None: its items are whole batches", {"data": loader(shuffle=False, batch_size=None)}),
         (r"training_step asks for trainer\.global_step, but workers have no trainer", {"module": "Annealed"}),
     ],
 )
@@ -268,6 +266,9 @@ def test_data_loaders_say_what_they_do():
         "collate": None,
     }
     assert loader_options(loader(collate_fn=tuple))["collate"] is tuple and loader_options(loader())["shuffle"]
+    for sampler in (WeightedRandomSampler([0.1, 0.9] * 25, 50), RandomSampler(range(50), num_samples=20)):
+        mine = loader(shuffle=None, sampler=sampler)
+        assert loader_options(mine) == {"batches": mine.batch_sampler, "collate": None}
 
 
 # Accelerate

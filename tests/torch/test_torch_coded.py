@@ -17,11 +17,25 @@ from unstraggle.latency import ShiftedExponential
 from unstraggle.runtime.payload import number_type
 from unstraggle.runtime.serve import Job, Share
 from unstraggle.runtime.serve import run as serve
-from unstraggle.torch.batches import Batches, partitions
+from unstraggle.torch.batches import Dealt, Placed
+from unstraggle.torch.parts import partitions
 from unstraggle.torch.problem import TorchProblem, seeded
 
 from .. import torch_models
-from ..torch_models import FailsAt, Noisy, Residual, Tied, Unpicklable, Unseeded, half_square, mlp, root_mean_square, table
+from ..torch_models import (
+    FailsAt,
+    Noisy,
+    Residual,
+    Tied,
+    Unpicklable,
+    Unseeded,
+    coded,
+    half_square,
+    mlp,
+    root_mean_square,
+    table,
+    weighted_mean,
+)
 
 EXACT = (
     "uncoded(4)",
@@ -49,25 +63,11 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def coded(model=None, loss_fn=None, data=None, **options):
-    """A run on a sampled clock unless said otherwise."""
-    options = {"scheme": "fractional_repetition(4, s=1)", "batch_size": 16, "seed": 3, "engine": "virtual", **options}
-    if options["engine"] == "virtual":
-        options.setdefault("latency", ShiftedExponential(rate=1.0))
-    data = table() if data is None else data
-    return us.torch.Coded(mlp() if model is None else model, loss_fn or nn.CrossEntropyLoss(), data, **options)
-
-
-def rows_of(run, samples):
-    """The samples of each partition, cut as the run cut them."""
-    return partitions(samples, None, run.code.shares)
-
-
 def alone(run, model, data, step, loss_fn=nn.functional.cross_entropy):
     """One process: partition by partition under its seed, the mean over the batch. Adds to p.grad and gives the loss."""
-    total, rows = 0.0, rows_of(run, len(data[0]))
+    total = 0.0
     for part in range(run.problem.k):
-        which = torch.from_numpy(rows[part][run.batches.rows(step, part)])
+        which = torch.from_numpy(run.batches.rows(step, part))
         if not len(which):
             continue
         with seeded((run.seed, step, part), torch.device("cpu")):
@@ -154,6 +154,7 @@ def test_a_slow_optimiser_shows_in_the_wall_clock_and_not_in_the_wait():
         "loss",
         "samples",
         "epoch",
+        "metrics",
     }
 
 
@@ -163,7 +164,7 @@ def test_one_batch_over_all_partitions_is_the_batch_of_one_process():
     for loss_fn, plain in ((nn.CrossEntropyLoss(), nn.CrossEntropyLoss()), (half_square, half_square)):
         model = mlp()
         with coded(model, loss_fn, data, scheme="cyclic_repetition(4, s=1)", batch_size=13) as run:
-            which = np.concatenate([rows_of(run, 50)[part][run.batches.rows(0, part)] for part in range(4)])
+            which = np.concatenate([run.batches.rows(0, part) for part in range(4)])
             info = run.backward()
         other = mlp()
         loss = plain(other(data[0][which]), data[1][which])
@@ -202,7 +203,7 @@ def test_tied_frozen_and_unused_parameters():
     model, data = Tied(), table()
     other = copy.deepcopy(model)
     with coded(model, data=data, scheme="cyclic_repetition(4, s=2)") as run:
-        assert run.layout.dim == 1 + 36 + 42 + 42
+        assert run.layout.dim == 2 + 36 + 42 + 42
         assert run.layout.names[-1] == "unused.weight" or run.layout.names[-1] == "unused.bias"
         run.backward()
         alone(run, other, data, 0)
@@ -242,11 +243,10 @@ def test_running_statistics_are_the_mean_over_partitions():
             for optimizer in optimizers:
                 optimizer.zero_grad()
             run.backward()
-            rows = rows_of(run, 50)
             for part in range(4):
                 for name, buffer in other.named_buffers():
                     buffer.data.copy_(starts[name])
-                which = torch.from_numpy(rows[part][run.batches.rows(step, part)])
+                which = torch.from_numpy(run.batches.rows(step, part))
                 with seeded((run.seed, step, part), torch.device("cpu")):
                     loss = nn.functional.cross_entropy(other(data[0][which]), data[1][which], reduction="sum")
                 (loss / run.batches.size(step)).backward()
@@ -280,7 +280,7 @@ def test_running_statistics_can_be_left_alone():
 
 @pytest.mark.parametrize(("sizes", "batch"), [((10, 10, 10), 6), ((5, 2, 9), 4), ((1, 100), 7), ((3, 3), 1), ((4, 4), 8)])
 def test_an_epoch_uses_every_sample_once(sizes, batch):
-    batches = Batches(sizes, batch, seed=1)
+    batches = Placed(sizes, batch, seed=1)
     for epoch in range(2):
         steps = range(epoch * batches.steps, (epoch + 1) * batches.steps)
         for part, size in enumerate(sizes):
@@ -291,8 +291,8 @@ def test_an_epoch_uses_every_sample_once(sizes, batch):
         assert [sum(len(batches.rows(step, part)) for part in range(len(sizes))) for step in steps] == [
             batches.size(step) for step in steps
         ]
-    assert Batches(sizes, batch, seed=1, drop_last=True).steps == sum(sizes) // batch
-    other = Batches(sizes, batch, seed=2)
+    assert Placed(sizes, batch, seed=1, drop_last=True).steps == sum(sizes) // batch
+    other = Placed(sizes, batch, seed=2)
     if max(sizes) > 8:
         big = int(np.argmax(sizes))
         assert other._order(0, big).tolist() != batches._order(0, big).tolist() != batches._order(1, big).tolist()
@@ -300,10 +300,11 @@ def test_an_epoch_uses_every_sample_once(sizes, batch):
 
 def test_partitions_follow_the_shares_of_the_code():
     code = parse_code("stack(uncoded(2), cyclic_repetition(2, s=1), shares=[0.2, 0.8])")
-    rows = partitions(100, None, code.shares)
+    assert partitions(100, None, code.shares, seed=0) is None
+    rows = partitions(100, "contiguous", code.shares, seed=0)
     assert np.concatenate(rows).tolist() == list(range(100))
     np.testing.assert_allclose([len(r) for r in rows], 100 * code.shares, atol=2)
-    assert [len(r) for r in partitions(4, None, np.array([0.97, 0.01, 0.01, 0.01]))] == [1, 1, 1, 1]
+    assert [len(r) for r in partitions(4, "contiguous", np.array([0.97, 0.01, 0.01, 0.01]), seed=0)] == [1, 1, 1, 1]
 
 
 def test_partitions_of_ones_own():
@@ -315,6 +316,57 @@ def test_partitions_of_ones_own():
         coded(parts=mine[:3])
     with pytest.raises(Invalid, match="k=4 partitions, but got parts=5"):
         coded(parts=5)
+    with pytest.raises(Invalid, match='parts is "random", "contiguous" or a list'):
+        coded(parts="shuffled")
+
+
+def test_a_worker_gets_the_rows_of_its_partitions_where_they_are_fixed():
+    for parts, most in ((None, 50), ("random", 13), ("contiguous", 13)):
+        with coded(parts=parts, scheme="uncoded(4)") as run:
+            data = run.problem.share(0, [0]).data
+            assert len(data.tensors[0]) in (most, most - 1)
+            seen = np.concatenate([run.problem.which(step, part) for step in range(4) for part in range(4)])
+            assert sorted(seen.tolist()) == list(range(50))
+            assert run.backward().exact
+
+
+def test_batches_do_not_depend_on_the_code():
+    """Losses of three schemes on the same script are equal to rounding; those of placed partitions are of other batches."""
+    found = {}
+    for scheme in ("uncoded(2)", "fractional_repetition(6, s=1)", "cyclic_repetition(5, s=2)"):
+        for parts in (None, "random"):
+            model = mlp()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+            with coded(model, scheme=scheme, parts=parts) as run:
+                found[scheme, parts] = train(run, optimizer, 6)
+    dealt = [losses for (_, parts), losses in found.items() if parts is None]
+    np.testing.assert_allclose(dealt[1:], dealt[:-1], rtol=1e-5)
+    assert abs(np.subtract(found["uncoded(2)", "random"], found["cyclic_repetition(5, s=2)", "random"])).max() > 0.01
+
+
+def test_a_batch_is_dealt_by_shares():
+    shares = parse_code("stack(uncoded(2), cyclic_repetition(2, s=1), shares=[0.2, 0.8])").shares
+    batches = Dealt(103, shares, 20, seed=1)
+    for step in range(2 * batches.steps):
+        rows = [batches.rows(step, part) for part in range(batches.k)]
+        np.testing.assert_allclose([len(r) for r in rows], batches.size(step) * shares, atol=1)
+        assert sorted(np.concatenate(rows).tolist()) == sorted(batches.batch_of(step).tolist())
+    epoch = [sorted(np.concatenate([batches.batch_of(step + e) for step in range(6)]).tolist()) for e in (0, 6)]
+    assert epoch == [list(range(103))] * 2 and batches.batch_of(0).tolist() != batches.batch_of(6).tolist()
+
+
+@pytest.mark.parametrize(("parts", "low", "high"), [(None, 0.9, 1.0), ("contiguous", 0.0, 0.6)])
+def test_data_sorted_by_class_with_batch_normalisation(parts, low, high):
+    """A contiguous partition holds one class, and normalising over it takes away what tells the classes apart."""
+    torch.manual_seed(0)
+    targets = torch.arange(8).repeat_interleave(40)
+    inputs = 2 * torch.randn(8, 6)[targets] + torch.randn(320, 6)
+    model = nn.Sequential(nn.Linear(6, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 8))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    with coded(model, data=(inputs, targets), scheme="uncoded(8)", batch_size=160, parts=parts) as run:
+        train(run, optimizer, 40)
+    accuracy = float((model.eval()(inputs).argmax(1) == targets).float().mean())
+    assert low <= accuracy <= high
 
 
 def test_datasets_and_forward_functions_of_ones_own():
@@ -403,6 +455,28 @@ def test_a_step_that_is_skipped_leaves_gradients_alone():
     assert all(p.grad is None for p in model.parameters())
 
 
+def test_a_launcher_of_several_processes_is_refused(monkeypatch):
+    for size, rank in (("WORLD_SIZE", "RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE",) * 2):
+        with monkeypatch.context() as started:
+            started.setenv(size, "3")
+            started.setenv(rank, "0" if rank != size else "3")
+            if rank == size:
+                started.setenv("OMPI_COMM_WORLD_RANK", "1")
+            with pytest.raises(Invalid, match=f"started 3 times .{size}=3"):
+                coded(engine="local")
+            started.setenv(size, "1")
+            with coded(engine=lambda problem: us.engines.Virtual(problem, ShiftedExponential(rate=1.0), rng=0)) as run:
+                assert run.backward().exact
+
+
+def test_an_older_trace_is_replaced_unless_told(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    for append, rounds in ((False, 2), (False, 2), (True, 4)):
+        with coded(trace=path, append=append) as run:
+            run.backward(), run.backward()
+        assert len(us.trace.read(path)) == rounds
+
+
 # Workers die, runs go on
 
 
@@ -473,7 +547,7 @@ def test_a_state_of_other_batches_is_refused():
 # Errors
 
 
-@pytest.mark.parametrize("loss_fn", [root_mean_square, nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 0.1]))])
+@pytest.mark.parametrize("loss_fn", [root_mean_square, weighted_mean])
 def test_a_loss_that_is_no_sum_or_mean_over_samples(loss_fn):
     with pytest.raises(Invalid, match=r"Step 0, partition 0, before the start: .*neither the sum nor mean"):
         coded(loss_fn=loss_fn)
@@ -488,7 +562,7 @@ def test_reductions_are_found_or_declared():
         assert not run.problem.how.mean
     with pytest.raises(Invalid, match="is a sum over the samples"):
         coded(loss_fn=half_square, reduction="mean")
-    with pytest.raises(Invalid, match='"mean" or "sum"'):
+    with pytest.raises(Invalid, match='"mean", "sum" or "ratio"'):
         coded(reduction="none")
     with pytest.raises(Invalid, match=r"must be one number, but has shape"):
         coded(loss_fn=nn.CrossEntropyLoss(reduction="none"))
@@ -504,13 +578,14 @@ def test_a_model_that_is_random_in_spite_of_the_seed():
 def test_nan_losses_and_missing_samples_name_step_partition_and_worker():
     inputs, targets = table(8)
     targets[:] = torch.tensor([0, 1, 0, 1, 0, 1, 2, 2])
+    options = {"batch_size": 8, "engine": "local", "check": False, "parts": "contiguous"}
     with (
-        coded(loss_fn=FailsAt(), data=(inputs, targets), scheme="uncoded(4)", batch_size=8, engine="local", check=False) as run,
+        coded(loss_fn=FailsAt(), data=(inputs, targets), scheme="uncoded(4)", **options) as run,
         pytest.raises(WorkerFailed, match=r"Worker 3 failed: .*Step 0, partition 3, worker 3: the loss is nan"),
     ):
         run.backward()
     with (
-        coded(data=Noisy(8, missing=5), scheme="uncoded(2)", batch_size=8, engine="local", check=False) as run,
+        coded(data=Noisy(8, missing=5), scheme="uncoded(2)", **options) as run,
         pytest.raises(
             WorkerFailed, match=r"Step 0, partition 1, worker 1: the samples cannot be read: FileNotFoundError.*5.png"
         ),

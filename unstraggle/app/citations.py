@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import __version__
 from ..codes import SCHEMES
+from ..doors import door
 from ..errors import Invalid
 from ..quantizers import QSGD, Sign
 from ..scheme.code import Code
@@ -16,6 +17,7 @@ from ..scheme.code import Code
 OWN = "unstraggle"
 
 
+@door
 def cite(code: Code | str | Any) -> str:
     """BibTeX of the papers whose schemes a code uses, and of this library: of a `Code`, an expression, or a `Plan`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,20 @@ from torch import nn
 
 from .. import engines
 from ..latency import Heterogeneous, ShiftedExponential
+from ..plan.base import Plan
 from ..scheme.arrivals import Latency
 from ..scheme.stop import Count, Stop
 from ..statistics import mean_and_half
 from ..torch.coded import Coded
 from ..torch.info import Info
+from ..torch.problem import TorchProblem
 from ..torch.tasks import Task
+from .machines import Machines, OnMachines
 from .steps import writing
 
 Floats = NDArray[np.float64]
 Told = Callable[[str, int, int], None]
+Make = Callable[[TorchProblem], engines.Engine]
 
 STRIDE = 100_000
 """Steps between two repetitions, so that they draw other batches."""
@@ -33,11 +37,21 @@ STRIDE = 100_000
 
 @dataclass(frozen=True)
 class Entry:
-    """A scheme to compare: what people call it, a code's expression, and a stop rule where it has one of its own."""
+    """A scheme to compare: what people call it, a code's expression or a plan, and a stop rule where it has one of its own."""
 
     name: str
-    scheme: str
+    scheme: str | Plan
     stop: Stop | None = None
+
+    @property
+    def code(self) -> str:
+        """The name of the code."""
+        return self.scheme if isinstance(self.scheme, str) else self.scheme.name
+
+    @property
+    def folder(self) -> str:
+        """Where its results go."""
+        return self.name.replace(" ", "-")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +77,7 @@ class Run:
 
 
 def entries(workers: int, slow: int) -> tuple[Entry, ...]:
-    """The four schemes of the demonstration, for a number of workers that four divides."""
+    """The rows of the demonstration, for a number of workers that four divides; waiting for all comes first."""
     ignoring = f"ignore_stragglers({workers}, p={slow / workers})"
     clustered = f"cluster(correlated_mmc({workers // 2}, load={workers // 2}, order=2), times=2)"
     return (
@@ -74,6 +88,16 @@ def entries(workers: int, slow: int) -> tuple[Entry, ...]:
     )
 
 
+def on_machines(machines: Machines) -> Make:
+    """Local workers whose tasks last as long as on these machines; a worker that is late stays in its task."""
+    return lambda problem: engines.Local(OnMachines(problem, machines))
+
+
+def with_delays(latency: Latency, seed: int) -> Make:
+    """Local workers whose messages leave at drawn times; a worker that is late is let off when the round ends."""
+    return lambda problem: engines.Chaos(engines.Local(problem), latency=latency, rng=seed)
+
+
 def stragglers(workers: int, slow: Sequence[int], unit: float, factor: float) -> Latency:
     """Workers that take about `unit` seconds for 1/n of a batch, and some that take `factor` times as long."""
     paces = [unit * (factor if worker in slow else 1.0) for worker in range(workers)]
@@ -82,8 +106,8 @@ def stragglers(workers: int, slow: Sequence[int], unit: float, factor: float) ->
 
 def compare(
     task: Task,
-    chosen: Sequence[Entry],
-    latency: Latency,
+    chosen: Iterable[Entry],
+    make: Make,
     *,
     steps: int,
     repeats: int,
@@ -91,9 +115,12 @@ def compare(
     told: Told = lambda *_: None,
     out: Path | None = None,
 ) -> Iterator[Run]:
-    """Train with one scheme after the other on local workers: equal weights, batches and injected delays for all."""
+    """Train with one scheme after the other on workers that `make` gives: equal weights and batches for all.
+
+    chosen: may be a generator, which can then look at the results so far before it names the next.
+    """
     for entry in chosen:
-        yield _train(task, entry, latency, steps, repeats, seed, told, out)
+        yield _train(task, entry, make, steps, repeats, seed, told, out)
 
 
 def table(runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
@@ -105,7 +132,7 @@ def table(runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
         rows.append(
             {
                 "scheme": run.entry.name,
-                "code": run.entry.scheme,
+                "code": run.entry.code,
                 "wall": interval(np.diff(run.seconds, axis=1).mean(axis=1)),
                 "to_target": interval(reached) if np.isfinite(reached).all() else None,
                 "speedup": base / float(reached.mean()) if np.isfinite(reached).all() else None,
@@ -124,16 +151,11 @@ def interval(values: Floats) -> tuple[float, float]:
     return float(mean), float(half)
 
 
-def _train(
-    task: Task, entry: Entry, latency: Latency, steps: int, repeats: int, seed: int, told: Told, out: Path | None
-) -> Run:
+def _train(task: Task, entry: Entry, make: Make, steps: int, repeats: int, seed: int, told: Told, out: Path | None) -> Run:
     model = task.build(seed)
-    folder = None if out is None else out / entry.name.replace(" ", "-")
-
-    def engine(problem: Any) -> engines.Engine:
-        return engines.Chaos(engines.Local(problem), latency=latency, rng=seed)
-
-    options: dict[str, Any] = {"batch_size": task.batch, "seed": seed, "stop": entry.stop, "engine": engine}
+    folder = None if out is None else out / entry.folder
+    options: dict[str, Any] = {"batch_size": task.batch, "seed": seed, "stop": entry.stop, "engine": make}
+    options["parts"] = "contiguous"  # as machines that gather data of their own: ignoring one is to ignore its data
     losses, seconds = np.zeros((repeats, steps + 1)), np.zeros((repeats, steps + 1))
     accuracy = np.zeros(repeats)
     records: list[dict[str, Any]] = []
@@ -198,7 +220,7 @@ def _fresh(folder: Path) -> Path:
 
 def _summary(entry: Entry, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     means = {name: float(np.mean([record[name] for record in records])) for name in ("exact", "bytes", "wall", "wait", "idle")}
-    return {"scheme": entry.name, "code": entry.scheme, "steps": len(records), **means}
+    return {"scheme": entry.name, "code": entry.code, "steps": len(records), **means}
 
 
 def _save(folder: Path, about: dict[str, Any]) -> None:

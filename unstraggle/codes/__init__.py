@@ -27,9 +27,11 @@ from .optimally_structured import optimally_structured as optimally_structured
 from .partial_stragglers import partial_stragglers as partial_stragglers
 from .reed_solomon import reed_solomon as reed_solomon
 from .stochastic import stochastic as stochastic
+from .sums_on_request import sums_on_request as sums_on_request
 from .two_track import two_track as two_track
 from .uncoded import uncoded as uncoded
 from .uncorrelated_mmc import uncorrelated_mmc as uncorrelated_mmc
+from .work_conserving import work_conserving as work_conserving
 
 SCHEMES: dict[str, Facts] = {name: facts for name, value in sorted(vars().items()) if (facts := facts_of(value))}
 """The public schemes by name, with what their files say of them."""

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ..checks import require_count, require_load
+from ..randomness import generator
 from ..scheme.code import Code
 from .approximate import Decode, require_decode, require_size, table_code
 from .facts import scheme
@@ -39,7 +40,7 @@ def bernoulli(n: int, load: int, seed: int = 0, *, decode: Literal["sum", "one_s
     """
     n, load = require_load("bernoulli", require_size("bernoulli", n), load)
     seed = require_count("bernoulli", "seed", seed, 0, 2**63 - 1, "It fixes the random table.")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     counts = rng.binomial(n, load / n, size=n)
     part = np.concatenate([rng.choice(n, count, replace=False) for count in counts.tolist()])
     held = csr_array((np.ones(len(part)), (np.repeat(np.arange(n), counts), part)), shape=(n, n))

@@ -190,6 +190,9 @@ def _require_codes(scheme: str, codes: Sequence[Any]) -> None:
     wrong = [code for code in codes if not isinstance(code, Code)]
     if wrong or not codes:
         raise Invalid(f"{scheme} needs at least one code, such as cyclic_repetition(10, s=2), but got {wrong or 'none'}.")
+    handed = [code.name for code in codes if code.handing is not None]
+    if handed:
+        raise Invalid(f"{scheme} joins codes whose tasks are fixed, but {handed[0]} hands them out while a round runs.")
     mixed = [code.name for code in codes if code.messages.mixes > 1]
     if mixed:
         raise Invalid(f"{scheme} joins codes whose messages are of one block each, but those of {mixed[0]} mix blocks.")

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from ..doors import door
 from ..errors import Invalid
 
-Group = Literal["one", "several", "join", "change", "approximate"]
+Group = Literal["one", "several", "handed", "join", "change", "approximate"]
 
 GROUPS: dict[Group, str] = {
     "one": "Exact, one message per worker",
     "several": "Exact, several messages per worker",
+    "handed": "Exact, tasks handed out while the round runs",
     "join": "Joining codes",
     "change": "Changing codes",
     "approximate": "Approximate",
@@ -70,7 +72,7 @@ def scheme(
     limit: str = "",
     note: str = "",
 ) -> Callable[[Scheme], Scheme]:
-    """Attach its facts to a function that makes a code; the function itself stays as it is.
+    """Attach its facts to a function that makes a code, and make it a `door`.
 
     >>> @scheme("one", "alone(12)", sent="m_i = g_i", decoded="g = m_0 + ... + m_{n-1}", papers=())
     ... def alone(n): ...
@@ -85,8 +87,9 @@ def scheme(
         if not example.startswith(f"{name}("):
             raise Invalid(f"scheme needs an example that calls {name}, such as {name}(12, ...), but got {example!r}.")
         facts = Facts(name, group, example, sent, decoded, tuple(papers), tuple(tried), limit, note)
-        function.facts = facts  # type: ignore[attr-defined]
-        return function
+        opened = door(function)
+        opened.facts = facts  # type: ignore[attr-defined]
+        return opened
 
     return attach
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..checks import require_count
 from ..errors import Invalid
+from ..randomness import generator
 from ..scheme.code import Code
 from .approximate import table_code
 from .facts import scheme
@@ -68,7 +69,7 @@ def regular_graph(n: int, degree: int, seed: int | None) -> NDArray[np.float64]:
     if seed is None:
         return adjacent
     edges = np.argwhere(np.triu(adjacent)).tolist()
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     picks = rng.integers(len(edges), size=(SWITCHES * len(edges), 2)).tolist()
     for (first, second), flip in zip(picks, (rng.random(len(picks)) < 0.5).tolist(), strict=True):
         _switch(adjacent, edges, first, second, flip)

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from ..checks import require_count
 from ..errors import Invalid
+from ..randomness import generator
 from ..scheme.code import Code
 from .approximate import Probabilities, listed, require_probabilities, require_size, table_code
 from .facts import scheme
@@ -74,7 +75,7 @@ def _workers(n: int, counts: NDArray[np.int64], placement: str, seed: int) -> ND
         steps = spread_steps(n, int(counts.max()))
         return np.concatenate([(j + steps[:count]) % n for j, count in enumerate(counts.tolist())])
     if placement == "random":
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         return np.concatenate([rng.choice(n, count, replace=False) for count in counts.tolist()])
     raise Invalid(f'stochastic needs placement="cyclic", "random" or "balanced", but got {placement!r}.')
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.code import Code
 from ..scheme.decoders import Fixed
@@ -49,6 +50,7 @@ def two_track(
     return replace(code, name=name, decoder=Fixed(decoder.rows, decoder.rule, decoder.target, both))
 
 
+@door
 def second_moment_weights(
     code: Code, p: ArrayLike, omega: ArrayLike = 0.0, *, gamma: float = 1.0, pull: float = 1.0, objective: Objective = "scalar"
 ) -> Floats:
@@ -74,6 +76,7 @@ def second_moment_weights(
     return _scalar(rows.sum(axis=1), late, price, pull, code.k)
 
 
+@door
 def shrinkage(p: ArrayLike, omega: ArrayLike = 0.0, *, gamma: float = 1.0, pull: float = 1.0) -> float:
     """c = pull Delta / (1 + pull Delta): what remains of the mean in the second track.
 

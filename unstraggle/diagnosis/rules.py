@@ -8,10 +8,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..plan.advice import Advice, Candidate
 from ..plan.auto import LEAST_ROUNDS, auto
 from ..plan.cause import FEWEST, Cause, cause
+from ..plan.doubts import gone
 from ..randomness import Seed
 from ..statistics import saving_of
 from ..trace import Trace, from_seconds
@@ -36,6 +38,7 @@ LASTING = 0.3
 KINDS: dict[str, Kind] = {"even": "healthy", "persistent": "persistent", "changing": "transient", "tasks": "data"}
 
 
+@door
 def diagnose(
     trace: Trace | NDArray[np.float64],
     *,
@@ -156,9 +159,11 @@ def _reasons(trace: Trace, usable: Trace, where: str, why: Cause, kind: Kind, ad
     reasons = [str(why)]
     if where == "link":
         reasons.append("workers compute alike, but their messages arrive at different times: the links are the cause")
-    gone = np.isinf(trace.seconds).any(axis=1).mean()
-    if gone:
-        reasons.append(f"in {100 * gone:.1f} % of the rounds a worker finished nothing; a code with s >= 1 goes on without it")
+    silent = np.isinf(trace.seconds).any(axis=1).mean()
+    if silent:
+        reasons.append(
+            f"in {100 * silent:.1f} % of the rounds a worker finished nothing; a code with s >= 1 goes on without it"
+        )
     lasting = usable.summary().autocorrelation
     if kind == "transient" and lasting > LASTING:
         reasons.append(f"slowness lasts for several rounds at a time (correlation {lasting:.2f} from one to the next)")
@@ -196,8 +201,9 @@ def _unknown(trace: Trace) -> Diagnosis:
     table = tuple(Worker(w, float("nan"), float("nan"), float(late[w])) for w in range(trace.n))
     workers = tuple(w for w in range(trace.n) if late[w] > 0.5)
     code = trace.meta.get("code")
-    under = f" under {code}" if code else ""
-    reasons = [f"recorded{under}, whose rounds end before everyone is heard: who is late is known, but not how late"]
+    reasons = list(gone(trace))
+    where = f"under {code}, whose rounds" if code else "in rounds that"
+    reasons.append(f"recorded {where} end before everyone is heard: who is late is known, but not how late")
     if workers:
         reasons.append(f"{named(workers)}: not heard of in more than half of the rounds")
     nothing, none = float("nan"), (float("nan"), float("nan"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..randomness import generator
 from .null_space import missing_sets
 from .support import cyclic_mask
 
@@ -16,7 +17,7 @@ def mixing(n: int, s: int, blocks: int, seed: int = 0, tries: int = 12) -> NDArr
     random matrix A, of the sums of the blocks and of n - s - blocks vectors more, chosen such that a worker needs nothing of
     partitions that it does not have. The draw whose worst noise gain over survivor sets is least is kept.
     """
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     sets = missing_sets(n, s, rng)
     draws = [_draw(n, s, blocks, rng) for _ in range(tries)]
     return min(draws, key=lambda draw: _worst_gain(draw, blocks, sets))[1]

@@ -8,6 +8,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+from ..randomness import generator
 from .support import scaled, threshold
 
 ALL_SETS = 500
@@ -22,7 +23,7 @@ def null_space(mask: NDArray[np.bool_], seed: int = 0, tries: int = 12) -> NDArr
     complement: a decodes from all rows, and adding elements of N to it decodes from fewer. The draw whose worst noise gain
     over random and contiguous survivor sets is least is kept, which makes the code usable at n = 100 and beyond.
     """
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     missing = missing_sets(len(mask), len(mask) - threshold(mask), rng)
     draws = (_draw(mask, rng) for _ in range(tries))
     return min(draws, key=lambda draw: _worst_gain(draw, missing))[0]

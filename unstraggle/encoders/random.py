@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..randomness import generator
+
 
 def random(n: int, s: int, seed: int = 0) -> NDArray[np.float64]:
     """(n, n) cyclic matrix whose rows lie in the null space of a random (s, n) matrix that annihilates the ones.
 
     Any n - s rows span the ones with probability 1, but noise is amplified strongly: kept for comparison.
     """
-    parity = np.random.default_rng(seed).standard_normal((s, n))
+    parity = generator(seed).standard_normal((s, n))
     if s:
         parity[:, -1] = -parity[:, :-1].sum(axis=1)
     matrix = np.zeros((n, n))

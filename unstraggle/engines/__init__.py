@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime.events import Dropped, Failed, Finished, Joined, Lost
 from ..runtime.frame import checksum
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order, WorkerFailed
 from ..runtime.roster import Roster
 from ..runtime.serve import Abandoned, Job, Share, run, share_of
 from ..scheme.program import Outgoing
-from .base import Engine, Processes, prepared
+from .base import Engine, Processes, Tells, prepared
 
 if TYPE_CHECKING:
     from .chaos import Chaos
@@ -45,6 +46,8 @@ __all__ = [
     "Ray",
     "Roster",
     "Share",
+    "Tell",
+    "Tells",
     "Virtual",
     "WorkerFailed",
     "checksum",

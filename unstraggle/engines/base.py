@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from ..doors import door
 from ..errors import Invalid
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Order
 
 if TYPE_CHECKING:
@@ -63,7 +65,29 @@ class Sampled(Protocol):
     def sampled(self) -> bool: ...
 
 
-def prepared(problem: Any, code: Code) -> Problem:
+@runtime_checkable
+class Tells(Protocol):
+    """An engine that carries words to workers while a round runs, for codes that hand out tasks (`Code.handing`).
+
+    Its workers say when they have done a task (`Finished`), also of a round that is over, and send sums when they are asked.
+    """
+
+    def tell(self, word: Tell) -> None:
+        """Bring a word to a worker, after its order and the words before it; it is lost with a worker that is lost."""
+        ...
+
+
+def require_tells(engine: Engine, code: Code) -> None:
+    """Refuse a code that hands out tasks on an engine that cannot carry words to its workers."""
+    if code.handing is not None and not isinstance(engine, Tells):
+        raise Invalid(
+            f"{code.name} hands out tasks while a round runs, for which an engine needs `tell`, but {type(engine).__name__} "
+            "has none. Use Local, Ray, MPI or Virtual, or a code whose tasks are fixed, such as fractional_repetition."
+        )
+
+
+@door
+def prepared(problem: Problem, code: Code) -> Problem:
     """The problem that a code's workers compute: with encoded partitions where the code wants them, and checked."""
     if code.data is not None:
         from ..problems.base import Encodes  # here: workers start without it
@@ -84,4 +108,4 @@ def prepared(problem: Any, code: Code) -> Problem:
             f"{code.name} mixes {code.messages.mixes} equal blocks of the gradient, but got dim={problem.dim}, which does not "
             f"divide. Add {-problem.dim % code.messages.mixes} parameters that nothing uses, or take another number of blocks."
         )
-    return problem  # type: ignore[no-any-return]
+    return problem

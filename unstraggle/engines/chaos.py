@@ -13,16 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..problems.base import Problem
 from ..randomness import Seed, generator
 from ..runtime import frame
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..scheme.arrivals import Latency, Resumes, checked
 from ..scheme.code import Code
-from .base import Engine, Processes, Sampled
+from .base import Engine, Processes, Sampled, require_tells
 
 
+@door
 class Chaos:
     """Wraps an engine. All probabilities are 0 unless given; what happens is drawn from `rng`.
 
@@ -75,8 +78,14 @@ class Chaos:
     def sampled(self) -> bool:
         return isinstance(self.engine, Sampled) and self.engine.sampled
 
+    @property
+    def carry(self) -> bool:
+        """Of an engine on a sampled clock."""
+        return bool(getattr(self.engine, "carry", False))
+
     def open(self, code: Code) -> None:
         self._code = code
+        require_tells(self.engine, code)
         self.engine.open(code)
 
     def start(self, order: Order) -> None:
@@ -103,6 +112,10 @@ class Chaos:
 
     def clock(self) -> float:
         return self.engine.clock()
+
+    def tell(self, word: Tell) -> None:
+        require_tells(self.engine, self._code)
+        self.engine.tell(word)  # type: ignore[attr-defined]
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self.engine.cancel(round, workers)

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import Invalid
-from ..runtime import frame
+from ..runtime import frame, words
+from ..runtime.events import Finished
+from ..runtime.instructions import Tell
 from ..runtime.message import Bytes, Incoming, Message, Order
 from ..runtime.payload import payload_sizes
 from ..runtime.roster import Roster
@@ -27,7 +29,7 @@ from .wire import Head, Link
 
 NOTHING = np.empty(0, np.uint8)
 FROM_GUESTS = {wire.HELLO: wire.TOKEN}
-FROM_WORKERS = {wire.READY: 0, wire.ALIVE: 0, wire.TAKEN: 0, wire.FAILED: wire.REPORT}
+FROM_WORKERS = {wire.READY: 0, wire.ALIVE: 0, wire.TAKEN: 0, wire.FAILED: wire.REPORT, wire.FINISHED: words.DONE.size}
 """The most bytes of each kind of record; messages have their own."""
 
 
@@ -99,12 +101,14 @@ class Hub:
 
     def order(self, order: Order, workers: Iterable[int]) -> None:
         """Send an order. It replaces those that a worker has not yet taken, so that a slow one never has many before it."""
+        if len(order.context) > wire.CONTEXT:
+            raise Invalid(f"What comes with an order has at most {wire.CONTEXT} bytes, but got {len(order.context)}.")
         params = np.array(order.params, self._dtype).view(np.uint8).data
-        step = wire.STEP.pack(order.step, self.origin)
+        step = wire.STEP.pack(order.step, self.origin, len(order.context))
         for worker in workers:
             delays = self.delays(order, worker)
             program = b"" if order.code is None else packed(order.code.program(worker))
-            parts = step, b"" if delays is None else delays.tobytes(), params, program
+            parts = step, b"" if delays is None else delays.tobytes(), params, order.context, program
             head = wire.head(wire.ORDER, 0 if delays is None else len(delays), order.round, sum(map(len, parts)))
             self._tell(self.seats[worker].link, head, *parts, newest=True)
 
@@ -115,6 +119,10 @@ class Hub:
     def cancel(self, round: int, workers: Iterable[int]) -> None:
         for worker in workers:
             self._tell(self.seats[worker].link, wire.head(wire.CANCEL, 0, round))
+
+    def tell(self, word: Tell) -> None:
+        data = words.packed(word)
+        self._tell(self.seats[word.worker].link, wire.head(wire.TELL, 0, word.round, len(data)), data)
 
     def collect(self, timeout: float) -> None:
         """Wait for something on the connections, and take what has come."""
@@ -207,8 +215,15 @@ class Hub:
             self.events.append(self.roster.ready(worker, now))
         elif what.kind == wire.TAKEN:
             self.seats[worker].taking = False
+        elif what.kind == wire.FINISHED:
+            self.events.append(self._finished(worker, body))
         elif what.kind == wire.FAILED:
             self.events += self.roster.failed(worker, what.round, body.tobytes().decode(errors="replace"), now)
+
+    def _finished(self, worker: int, body: Bytes) -> Finished:
+        if len(body) != words.DONE.size:
+            raise Invalid(f"Worker {worker} says in {len(body)} bytes that a task is done, which takes {words.DONE.size}.")
+        return words.finished(body, worker, self.clock())
 
     def _message(self, worker: int, what: Head, body: Bytes) -> Message:
         if what.round != self.round:

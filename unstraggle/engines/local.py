@@ -14,25 +14,30 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
 from ..runtime import frame
-from ..runtime.events import Lost
+from ..runtime.events import Finished, Lost
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.roster import Roster
+from ..runtime.words import packed as packed_word
 from ..scheme.code import Code
 from ..scheme.program import packed
 from .base import prepared
 from .environment import thread_limits
 from .local_start import FAREWELL, Born, Cradle, end_all, forget, own_modules, places
-from .local_worker import FAILED, NOTE, ORDER, READY, SENT
+from .local_worker import FAILED, FINISHED, NOTE, ORDER, READY
 from .nursery import Nursery
-from .shared import PROGRAM, Area, Board
+from .shared import PROGRAM, Area, Board, Letter
 from .starter import Starter
 
 log = logging.getLogger("unstraggle")
 
 NOTHING = np.empty(0, np.uint8)
+ATOMIC = 4096 // ORDER.size * ORDER.size
+"""Bytes of orders and words that a pipe takes whole or not at all."""
 
 
 @dataclass(eq=False)
@@ -44,6 +49,7 @@ class Seat:
     waiting: bytes = b""
 
 
+@door
 class Local:
     """One process a worker. Scripts that use it need the guard `if __name__ == "__main__":`.
 
@@ -88,7 +94,7 @@ class Local:
         self._code, self._dtype = code, np.dtype(self.problem.dtype)
         slots, room = places(code, self.problem)
         board, params = Area(Board.size(code.n, len(code.messages))), Area(2 * self.problem.dim * self._dtype.itemsize)
-        self._areas = board, params, Area(room)
+        self._areas, self._letter = (board, params, Area(room)), Letter()
         self._board = Board(board.map(), code.n, len(code.messages))
         self._board.round[0], self._board.cancelled[:], self._board.whole[:] = -1, -1, -1
         self._params = params.map().view(self._dtype).reshape(2, -1)
@@ -101,7 +107,7 @@ class Local:
         self._last = [-math.inf] * code.n
         if self._method == "forkserver":
             self._nursery = Nursery(thread_limits(self._threads), own_modules(self.problem), self._start_within)
-        cradle = Cradle(code, self.problem, self._areas, slots, self._notes, self._nursery, self._threads)
+        cradle = Cradle(code, self.problem, self._areas, self._letter, slots, self._notes, self._nursery, self._threads)
         self._starter = Starter(cradle.birth)
         self._watch = select.epoll()
         for fd in (self._inbox, self._starter.fd):
@@ -118,9 +124,10 @@ class Local:
             self._roster.begin(self._origin)
             self._board.round[0] = order.round  # before what stands on its side: who reads that knows when it is overwritten
             self._params[side] = order.params
+            self._letter.write(order.round, order.context)
         if order.delays is not None:
             self._board.delays[side] = order.delays
-        record = ORDER.pack(order.round, order.step, self._origin, order.delays is not None, 0)
+        record = ORDER.pack(order.round, order.step, self._origin, order.delays is not None, 0, len(order.context))
         is_ready = self._roster.is_ready
         for worker in range(self._code.n) if order.workers is None else order.workers:
             self._board.cancelled[worker] = order.round - 1
@@ -134,7 +141,7 @@ class Local:
         if len(data) > PROGRAM:
             raise Invalid(f"A program that changes has at most {PROGRAM} bytes, but that of worker {worker} has {len(data)}.")
         self._board.programs[order.round % 2, worker, : len(data)] = np.frombuffer(data, np.uint8)
-        return ORDER.pack(order.round, order.step, self._origin, order.delays is not None, len(data))
+        return ORDER.pack(order.round, order.step, self._origin, order.delays is not None, len(data), len(order.context))
 
     def next(self, until: float | None) -> list[Incoming]:
         pause = self._roster.pause
@@ -149,6 +156,11 @@ class Local:
 
     def clock(self) -> float:
         return time.monotonic() - self._origin
+
+    def tell(self, word: Tell) -> None:
+        seat = self._seats[word.worker]
+        if self._roster.is_ready(word.worker):
+            self._tell(seat, seat.waiting + packed_word(word))
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self._board.cancelled[list(workers)] = round
@@ -169,7 +181,7 @@ class Local:
         self._seats = []
         self._end_starter()
         self._watch.close()
-        for fd in (self._inbox, self._notes):
+        for fd in (self._inbox, self._notes, self._letter.fd):
             os.close(fd)
         for area in self._areas:
             area.close()
@@ -235,14 +247,16 @@ class Local:
         for data in self._drain():
             now = time.monotonic()
             clock = now - self._origin
-            for kind, worker, round, index in NOTE.iter_unpack(data):
+            for kind, worker, round, index, epoch in NOTE.iter_unpack(data):
                 last[worker] = now
-                if kind != SENT:
+                if kind in (READY, FAILED):
                     self._take_note(kind, worker, round, now)
                     continue
                 if self._roster.hung:
                     self._hear(worker)
-                if round == current:
+                if kind == FINISHED:
+                    events.append(Finished(worker, index, clock, round, epoch))
+                elif round == current:
                     events.append(read(frames[index], clock, checked=False))
                 else:
                     events.append(Message(worker, index, round, clock, NOTHING))
@@ -321,16 +335,18 @@ class Local:
                 process.kill()
 
     def _tell(self, seat: Seat, record: bytes) -> None:
-        """Give an order. A pipe that is full belongs to a worker that lags far behind: it gets its newest order later."""
+        """Give an order, or words. A pipe that is full belongs to a worker that lags far behind: it gets its newest order, and
+        what follows on it, later."""
         if seat.orders < 0:
             return
         try:
-            os.write(seat.orders, record)
-            seat.waiting = b""
+            while record:
+                record = record[os.write(seat.orders, record[:ATOMIC]) :]
         except BlockingIOError:
-            seat.waiting = record
-        except BrokenPipeError:
             pass
+        except BrokenPipeError:
+            record = b""
+        seat.waiting = record
 
     def _hang_up(self, seat: Seat) -> None:
         orders, seat.orders, seat.waiting = seat.orders, -1, b""

@@ -21,7 +21,7 @@ from ..scheme.code import Code
 from .environment import environment, thread_limits
 from .local_worker import Channels, main
 from .nursery import Nursery
-from .shared import Area, Fd
+from .shared import Area, Fd, Letter
 
 PAGE = 4096
 FAREWELL = 2.0
@@ -37,7 +37,8 @@ class Born(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Cradle:
-    """What it takes to start a worker. areas: board, parameters, payloads. slots: of all messages. notes: the master's inbox.
+    """What it takes to start a worker. areas: board, parameters, payloads. letter: what comes with
+    orders. slots: of all messages. notes: the master's inbox.
 
     nursery: what forks workers; None: each is an interpreter of its own. threads: of numerical libraries.
     """
@@ -45,6 +46,7 @@ class Cradle:
     code: Code
     problem: Problem
     areas: tuple[Area, Area, Area]
+    letter: Letter
     slots: Sequence[tuple[int, int]]
     notes: int
     nursery: Nursery | None
@@ -63,7 +65,7 @@ class Cradle:
             slots = tuple(self.slots[message.index] for message in share.program.messages)
             sizes = self.code.n, len(self.code.messages), self.problem.dim, np.dtype(self.problem.dtype).str
             board, params, payloads = self.areas
-            channels = Channels(Fd(file), Fd(theirs), Fd(self.notes), board, params, payloads, slots, *sizes)
+            channels = Channels(Fd(file), Fd(theirs), Fd(self.notes), board, params, payloads, self.letter, slots, *sizes)
             born = Born(self._started(channels), orders)
             undo.pop_all()
         return born

@@ -12,25 +12,30 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..runtime import frame
+from ..runtime.instructions import Tell
 from ..runtime.serve import Abandoned, Job, Share, Times, run
+from ..runtime.shift import Shift, Shifts
+from ..runtime.words import unpacked as unpacked_word
 from ..scheme.program import Outgoing, unpacked
 from .lifeline import end_with
-from .shared import Area, Board, Fd
+from .shared import Area, Board, Fd, Letter
 
-ORDER = struct.Struct("<qqd?3xI")
-"""round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own."""
+ORDER = struct.Struct("<qqd?3xIQ")
+"""round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own, of context."""
 
-NOTE = struct.Struct("<IIqI4x")
-"""kind, worker, round, message: shorter than PIPE_BUF, so that notes of different workers never mix."""
+NOTE = struct.Struct("<IIqII")
+"""kind, worker, round, message or task, epoch: shorter than PIPE_BUF, so that notes of different workers never mix."""
 
-READY, SENT, FAILED = 1, 2, 3
+READY, SENT, FAILED, FINISHED = 1, 2, 3, 4
 BEAT = 0.25
 """Seconds between two heartbeats."""
 
@@ -46,6 +51,7 @@ class Channels:
     board: Area
     params: Area
     payloads: Area
+    letter: Letter
     slots: tuple[tuple[int, int], ...]
     n: int
     messages: int
@@ -67,11 +73,41 @@ def main(channels: Channels, parent: int) -> None:
     gc.collect()
     gc.freeze()  # what is here stays: collections need not look at it in the middle of a round
     worker.note(READY)
+    if share.program.handed:
+        serve_shifts(share, worker)
+        return
     while (job := worker.next_job()) is not None:
         try:
             run(share, job, worker.send, worker.stopped, worker.wait)
         except Exception:
             worker.report(traceback.format_exc())
+
+
+def serve_shifts(share: Share, worker: Worker) -> None:
+    """Do what is handed out, in this thread, while another one hears words and sends sums."""
+    shifts = Shifts()
+    listener = threading.Thread(target=_listen, args=(share, worker, shifts), daemon=True)
+    listener.start()
+    while (shift := shifts.take()) is not None:
+        round = shift.job.round
+        try:
+            shift.work(partial(worker.stopped, round))
+        except Exception:
+            worker.report(traceback.format_exc(), round)
+
+
+def _listen(share: Share, worker: Worker, shifts: Shifts) -> None:
+    for record in worker.records():
+        if isinstance(record, Job):
+            round = record.round
+            say = partial(worker.note, FINISHED, round)
+            shifts.put(Shift(share, record, say, partial(worker.send_sum, round)))
+            continue
+        try:
+            shifts.hear(record)
+        except Exception:
+            worker.report(traceback.format_exc(), record.round)
+    shifts.put(None)
 
 
 class Worker:
@@ -90,26 +126,43 @@ class Worker:
         payloads = channels.payloads.map().data
         self._mine = list(share.program.place)
         self._slots = {m: payloads[start : start + room] for m, (start, room) in zip(self._mine, channels.slots, strict=True)}
-        self._round = -1
+        self._letter, self._round = channels.letter, -1
 
     def next_job(self) -> Job | None:
         """Wait for orders and take the newest: who lags behind skips rounds. None when the master has closed or is gone."""
         size = os.readv(self._orders, self._mail)
         if not size:
             return None
-        number, step, origin, delayed, program = ORDER.unpack_from(self._mail[0], size - ORDER.size)
+        number, step, origin, delayed, program, context = ORDER.unpack_from(self._mail[0], size - ORDER.size)
         self._round = number
-        delays = self._board.delays[number % 2, self._mine] if delayed else None
-        job = Job(number, step, self._params[number % 2], origin, delays)
-        if program:
+        job = self._job(number, step, origin, delayed)
+        if program or context:
             data = self._board.programs[number % 2, self.number, :program].tobytes()
+            job.context = self._letter.read(number, context)
             if self._newest[0] > number + 1:  # two rounds late: the bytes may be of another one by now
                 return self.next_job()
-            job.program = unpacked(data)
+            job.program = unpacked(data) if program else None
         return job
 
-    def stopped(self) -> bool:
-        return self._newest[0] != self._round or self._cancelled[self.number] >= self._round
+    def _job(self, number: int, step: int, origin: float, delayed: bool) -> Job:
+        delays = self._board.delays[number % 2, self._mine] if delayed else None
+        return Job(number, step, self._params[number % 2], origin, delays)
+
+    def stopped(self, round: int | None = None) -> bool:
+        number = self._round if round is None else round
+        return self._newest[0] != number or self._cancelled[self.number] >= number
+
+    def records(self) -> Iterator[Job | Tell]:
+        """Orders and words, one after the other, until the master has closed or is gone."""
+        while size := os.readv(self._orders, self._mail):
+            for at in range(0, size, ORDER.size):
+                number, step, origin, delayed, _, context = ORDER.unpack_from(self._mail[0], at)
+                if number < 0:
+                    yield unpacked_word(self._mail[0], self.number, at)
+                    continue
+                job = self._job(number, step, origin, delayed)
+                job.context = self._letter.read(number, context)
+                yield job
 
     def wait(self, until: float) -> None:
         """Sleep until then on the monotonic clock, or raise `Abandoned` when a new order comes."""
@@ -122,22 +175,30 @@ class Worker:
 
         It may be reading the slot when this worker, or the one before it, is asked again: what stands there whole stays.
         """
-        index, round, size = message.index, self._round, len(payload)
+        index, round = message.index, self._round
         if self._whole[index] != round:
-            slot, head = self._slots[index], frame.head(self.number, index, round, size, checksum, times)
-            start = len(head)
-            slot[:start] = head
-            slot[start : start + size] = payload
+            self._put(index, payload, frame.head(self.number, index, round, len(payload), checksum, times))
             self._whole[index] = round
-        os.write(self._notes, NOTE.pack(SENT, self.number, round, index))
+        os.write(self._notes, NOTE.pack(SENT, self.number, round, index, 0))
 
-    def note(self, kind: int, round: int = -1, message: int = 0) -> None:
-        os.write(self._notes, NOTE.pack(kind, self.number, round, message))
+    def send_sum(self, round: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
+        """The same for a sum on request. The master reads it when the round is over, and asks for no other then."""
+        index = message.index
+        self._put(index, payload, frame.head(self.number, index, round, len(payload), checksum, times, ticket))
+        self.note(SENT, round, index)
 
-    def report(self, text: str) -> None:
+    def _put(self, index: int, payload: Any, head: bytes) -> None:
+        slot, start = self._slots[index], len(head)
+        slot[:start] = head
+        slot[start : start + len(payload)] = payload
+
+    def note(self, kind: int, round: int = -1, number: int = 0, epoch: int = 0) -> None:
+        os.write(self._notes, NOTE.pack(kind, self.number, round, number, epoch))
+
+    def report(self, text: str, round: int | None = None) -> None:
         """Tell the master that the problem raised an error; it decides."""
         self._board.write_report(self.number, text)
-        self.note(FAILED, self._round)
+        self.note(FAILED, self._round if round is None else round)
 
     def beat(self, parent: int) -> None:
         """Show the master that this process runs, and end it when its parent is gone, where the kernel does not."""

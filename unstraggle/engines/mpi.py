@@ -14,19 +14,38 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
-from ..runtime import frame
+from ..runtime import frame, words
 from ..runtime.events import Failed
+from ..runtime.instructions import Tell
 from ..runtime.message import Bytes, Incoming, Message, Order, WorkerFailed
 from ..runtime.roster import Roster
 from ..runtime.serve import share_of
 from ..scheme.code import Code
 from .base import prepared
-from .mpi_launch import FAREWELL, is_sibling, wire
+from .mpi_launch import FAREWELL, is_gone, is_sibling, wire
 from .mpi_launch import command as command
 from .mpi_order import NUMBER, PING_TIMES, machine, pack_order
-from .mpi_wire import CANCEL, CLOSE, ENGINES, FAILED, FRAME, ORDER, PING, PONG, READY, SETUP, Pace, Parcel, Sent, Wire
+from .mpi_wire import (
+    CANCEL,
+    CLOSE,
+    ENGINES,
+    FAILED,
+    FINISHED,
+    FRAME,
+    ORDER,
+    PING,
+    PONG,
+    READY,
+    SETUP,
+    TELL,
+    Pace,
+    Parcel,
+    Sent,
+    Wire,
+)
 from .starter import Starter
 
 IN_FLIGHT = 2
@@ -48,6 +67,7 @@ class Seat:
     waiting: tuple[int, Bytes] | None = None
 
 
+@door
 class MPI:
     """Ranks 1, 2, ... of an MPI job are the workers. The script runs on rank 0 only.
 
@@ -108,6 +128,10 @@ class MPI:
 
     def clock(self) -> float:
         return time.monotonic() - self._origin
+
+    def tell(self, word: Tell) -> None:
+        if self._roster.is_ready(word.worker):
+            self._tell(self._seats[word.worker], TELL, words.packed(word))
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         for seat in (self._seats[worker] for worker in workers if self._seats):
@@ -208,6 +232,8 @@ class MPI:
             self._events.append(joined)
         if parcel.kind == FRAME:
             self._events.append(self._message(seat, worker, parcel.data, now - self._origin))
+        elif parcel.kind == FINISHED:
+            self._events.append(words.finished(parcel.data, worker, now - self._origin))
         elif parcel.kind == PING:
             asked, _ = PING_TIMES.unpack(parcel.data.tobytes())
             self._tell(seat, PONG, PING_TIMES.pack(asked, time.monotonic()))
@@ -269,6 +295,8 @@ class MPI:
         if not self._roster.time_to_look(now):
             return
         for worker, seat in enumerate(self._seats):
+            if seat.pid and is_gone(seat.pid):  # it has left by itself, as by exit(): MPI tells of those only that were killed
+                self._wire.dead.add(seat.rank)
             joined = self._roster.heard(worker, self._wire.heard.get(seat.rank, -math.inf))
             if joined is not None:
                 self._events.append(joined)

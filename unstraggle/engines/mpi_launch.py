@@ -26,6 +26,8 @@ FAREWELL = 5.0
 
 TOGETHER, ALONE = "together", "alone"
 """How ranks end: by MPI_Finalize, all at once; or each by itself where one has died, for then that may never return."""
+SEGMENTS = "/dev/shm/sm_segment"
+"""How the names begin of the memory that ranks share in Open MPI 5."""
 LOOK = 0.5
 """Seconds between two looks at the process that started this one."""
 
@@ -163,6 +165,17 @@ def is_sibling(pid: int) -> bool:
     return int(status.rpartition(")")[2].split()[1]) == os.getppid()
 
 
+def is_gone(pid: int) -> bool:
+    """Whether there is no process of this number on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
 def _terminate(number: int, _: Any) -> NoReturn:
     """SIGTERM, which mpiexec also sends for Ctrl+C, ends the program as sys.exit does: it cleans up. A second one kills."""
     signal.signal(number, signal.SIG_DFL)
@@ -186,9 +199,19 @@ def _finish(mine: Wire, code: int, processes: Sequence[tuple[int, str]]) -> None
     if mine.dead:
         _tell_all(mine, ALONE)
         _farewell(mine, set(range(1, mine.size)))
+        _unlink_segments()
     else:
         _tell_all(mine, TOGETHER)
         mine.mpi.Finalize()
+
+
+def _unlink_segments() -> None:
+    """Remove the shared memory of ranks, which Open MPI leaves behind where a job ends without MPI_Finalize."""
+    with contextlib.suppress(OSError):
+        maps = Path("/proc/self/maps").read_text().split()
+        for path in {word for word in maps if word.startswith(f"{SEGMENTS}.")}:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
 
 def _tell_all(mine: Wire, what: str) -> set[int]:

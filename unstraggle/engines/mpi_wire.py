@@ -13,9 +13,9 @@ import numpy as np
 from ..errors import Invalid, UnstraggleError
 from ..runtime.message import Bytes
 
-READY, FRAME, FAILED, BEAT, PING, BYE = range(1, 7)
+READY, FRAME, FAILED, BEAT, PING, BYE, FINISHED = range(1, 8)
 """Kinds of parcels to the master."""
-SETUP, ORDER, CANCEL, CLOSE, PONG, EXIT = range(8, 14)
+SETUP, ORDER, CANCEL, CLOSE, PONG, EXIT, TELL = range(8, 15)
 """Kinds of parcels to a worker."""
 
 ENGINES = 2000

@@ -13,24 +13,46 @@ import threading
 import time
 import traceback
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ..runtime import frame
+from ..runtime import frame, words
 from ..runtime.message import Bytes
 from ..runtime.serve import Abandoned, Share, Times, run
+from ..runtime.shift import Shift, Shifts
 from ..scheme.program import Outgoing
 from .mpi_launch import TOGETHER, run_program
 from .mpi_order import NUMBER, Clock, machine, read_order, round_of
-from .mpi_wire import BEAT, BYE, CANCEL, CLOSE, EXIT, FAILED, FRAME, ORDER, PING, PONG, READY, SETUP, Pace, Parcel, Wire
+from .mpi_wire import (
+    BEAT,
+    BYE,
+    CANCEL,
+    CLOSE,
+    EXIT,
+    FAILED,
+    FINISHED,
+    FRAME,
+    ORDER,
+    PING,
+    PONG,
+    READY,
+    SETUP,
+    TELL,
+    Pace,
+    Parcel,
+    Wire,
+)
 
 IN_FLIGHT = 2
 """Messages on their way from a worker; it computes on meanwhile."""
 LOOK = 0.25
 """Seconds between two looks of the second thread while nothing is on its way, and while something is:"""
 TEND = 0.5e-3
+HEAR = 5e-3
+"""Seconds between two looks of the second thread where tasks are handed out: a sum may be asked for in the middle of a task."""
 WAITING = 20e-3
 """The longest pause between two looks of a rank that has nothing to do."""
 
@@ -44,6 +66,7 @@ class Worker:
         self._setup: Parcel | None = None
         self._order: Bytes | None = None
         self._share: Share | None = None
+        self._shifts, self._hearing = Shifts(), threading.RLock()
         self._clock = Clock(machine())
         self._beat = 0.0
         self._wake = threading.Event()
@@ -66,14 +89,15 @@ class Worker:
 
     def _hear(self) -> bool:
         """Take what has come; only the newest order counts. Gives whether anything came."""
-        parcels = self._wire.poll()
-        for parcel in parcels:
-            if parcel.kind == EXIT:
-                self._leave(parcel.data.tobytes().decode())
-            elif parcel.kind == SETUP:
-                self._setup, self._order = parcel, None
-            elif parcel.engine == self._engine:
-                self._obey(parcel)
+        with self._hearing:
+            parcels = self._wire.poll()
+            for parcel in parcels:
+                if parcel.kind == EXIT:
+                    self._leave(parcel.data.tobytes().decode())
+                elif parcel.kind == SETUP:
+                    self._setup, self._order = parcel, None
+                elif parcel.engine == self._engine:
+                    self._obey(parcel)
         if 0 in self._wire.dead:
             self._gone()
         if parcels:
@@ -83,6 +107,11 @@ class Worker:
     def _obey(self, parcel: Parcel) -> None:
         if parcel.kind == ORDER:
             self._order, self._cancelled = parcel.data, round_of(parcel.data) - 1
+            if self._handed:
+                self._begin_shift(parcel.data)
+        elif parcel.kind == TELL:
+            word = words.unpacked(parcel.data.data, self._share.worker if self._share else -1)
+            self._try(word.round, lambda: self._shifts.hear(word))
         elif parcel.kind == CANCEL:
             self._cancelled = max(self._cancelled, round_of(parcel.data))
         elif parcel.kind == PONG:
@@ -115,12 +144,52 @@ class Worker:
         self._round = round_of(data)
         if self._cancelled >= self._round:
             return
-        try:
-            job = read_order(data, share, self._clock.offset)
-            run(share, job, self.send, self.stopped, self.wait)
-        except Exception:
-            self._report()
+        if self._handed:
+            self._work_shift()
+        else:
+            self._try(self._round, lambda: self._run(share, data))
         self._pace.reset()
+
+    def _run(self, share: Share, data: Bytes) -> None:
+        run(share, read_order(data, share, self._clock.offset), self.send, self.stopped, self.wait)
+
+    # Where tasks are handed out
+
+    @property
+    def _handed(self) -> bool:
+        return self._share is not None and bool(self._share.program.handed)
+
+    def _begin_shift(self, data: Bytes) -> None:
+        """An order has come: what follows in this round is for its shift, also while the last one is at a task."""
+        assert self._share is not None
+        job = read_order(data, self._share, self._clock.offset)
+        self._shifts.put(Shift(self._share, job, partial(self._finished, job.round), partial(self._send_sum, job.round)))
+
+    def _work_shift(self) -> None:
+        shift = self._shifts.take()
+        assert shift is not None
+        self._try(shift.job.round, lambda: shift.work(self.stopped, self._idle))
+
+    def _idle(self) -> None:
+        if not self._hear():
+            self._pace.rest(self._wire.patience)
+
+    def _finished(self, round: int, task: int, epoch: int) -> None:
+        self._say(FINISHED, words.done(round, task, epoch))
+
+    def _send_sum(self, round: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
+        assert self._share is not None
+        self._say(
+            FRAME, framed(frame.head(self._share.worker, message.index, round, len(payload), checksum, times, ticket), payload)
+        )
+        self._wake.set()
+
+    def _try(self, round: int, action: Callable[[], None]) -> None:
+        """Do something for a round; an error is the master's to judge."""
+        try:
+            action()
+        except Exception:
+            self._report(round)
 
     # While it computes
 
@@ -147,15 +216,13 @@ class Worker:
                 raise Abandoned
             self._pace.rest()
         head = frame.head(self._share.worker, message.index, self._round, len(payload), checksum, times)
-        data = np.empty(len(head) + len(payload), np.uint8)
-        data.data[: len(head)], data.data[len(head) :] = head, payload
-        self._say(FRAME, data)
+        self._say(FRAME, framed(head, payload))
         if self._wire.going(FRAME):
             self._wake.set()
 
-    def _report(self) -> None:
+    def _report(self, round: int = -1) -> None:
         """Tell the master what was raised, and in which round; -1 for the start."""
-        self._say(FAILED, NUMBER.pack(self._round) + traceback.format_exc().encode(errors="replace"))
+        self._say(FAILED, NUMBER.pack(round) + traceback.format_exc().encode(errors="replace"))
 
     def _say(self, kind: int, data: Any) -> None:
         self._wire.send(0, kind, self._engine, data)
@@ -173,7 +240,9 @@ class Worker:
                 self._leave(told.data.tobytes().decode())
             if 0 in self._wire.dead:
                 self._gone()
-            self._wake.wait(TEND if busy else LOOK)
+            if self._handed:
+                self._hear()
+            self._wake.wait(TEND if busy else HEAR if self._handed else LOOK)
             self._wake.clear()
 
     def _leave(self, told: str) -> None:
@@ -191,6 +260,13 @@ class Worker:
         with contextlib.suppress(OSError):
             print(f"unstraggle rank {self._wire.rank}: the master is gone, so this rank ends.", file=sys.stderr, flush=True)
         os._exit(3)
+
+
+def framed(head: bytes, payload: Any) -> Bytes:
+    """A message as one piece of memory."""
+    data = np.empty(len(head) + len(payload), np.uint8)
+    data.data[: len(head)], data.data[len(head) :] = head, payload
+    return data
 
 
 class Unpickler(pickle.Unpickler):

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..blocks import block_slices
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem, Restricts, Shares
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Order
 from ..runtime.payload import number_type
 from ..runtime.serve import cut
@@ -31,6 +33,7 @@ STORE = 1 << 22
 """Bytes of parameters from which they go by Ray's object store, once to each machine: below, a connection is faster."""
 
 
+@door
 class Ray:
     """One actor a worker. Ray starts, places and restarts it; orders and messages take a connection to the master.
 
@@ -41,7 +44,8 @@ class Ray:
     after which a worker counts as lost until it shows one. threads: of the numerical libraries in each worker. start_within:
     seconds, also for a worker that starts again. host, port: where the master listens; workers must be able to reach it.
 
-    Workers show a secret token that Ray gives them, but nothing is encrypted: use a network that you trust with Ray itself.
+    Workers show a secret token that Ray gives them, but nothing is encrypted: use a network that you trust with Ray itself. A
+    cluster that is started here listens on all interfaces and asks for Ray's token (docs/security.md), hence ray>=2.59.
     """
 
     def __init__(
@@ -114,6 +118,9 @@ class Ray:
 
     def clock(self) -> float:
         return self._hub.clock()
+
+    def tell(self, word: Tell) -> None:
+        self._hub.tell(word)
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self._hub.cancel(round, workers)
@@ -204,11 +211,11 @@ class Ray:
         return order.params.nbytes >= STORE and order.workers is None and order.code is None
 
     def _order_by_ray(self, order: Order, workers: Iterable[int]) -> None:
-        stored = load().put(order.params)
+        stored, context = load().put(order.params), load().put(order.context)
         for worker in workers:
             self._hub.seats[worker].taking = True
             take = self._actors[worker].take.options(num_returns=0)
-            take.remote(order.round, order.step, self._hub.origin, self._hub.delays(order, worker), stored)
+            take.remote(order.round, order.step, self._hub.origin, self._hub.delays(order, worker), stored, context)
 
 
 def _require(step: Any, worker: int) -> None:

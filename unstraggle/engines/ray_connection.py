@@ -14,6 +14,19 @@ QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "
 """Without these Ray tells its makers about its use, and warns about how it will treat GPUs some day."""
 
 
+GUARDED = (2, 59)
+"""From this version on, a Ray that is started here asks whoever connects for a token; its ports are open on all interfaces."""
+
+
+def require_guarded(version: str) -> None:
+    """Refuse to start a Ray that runs the code of whoever reaches one of its ports."""
+    if tuple(int(number) for number in version.split(".")[:2]) < GUARDED:
+        raise UnstraggleError(
+            f"Ray {version} would run code of whoever can reach its ports, which are open on all interfaces of this machine. "
+            "Use ray>=2.59, which asks for a token (pip install -U ray), or the address of a cluster that you guard yourself."
+        )
+
+
 def load() -> Any:
     """The package ray, or how to get it."""
     try:
@@ -44,11 +57,21 @@ class Connection:
         if ray.is_initialized():
             return cls._joined(own=cls.users > 0, alone=False)
         if address not in (None, "local") or (address is None and "RAY_ADDRESS" in os.environ):
-            ray.init(address, logging_level="ERROR")
+            cls._start(address)
             return cls._joined(own=True, alone=False)
+        require_guarded(ray.__version__)
         with environment(QUIET | thread_limits(threads) | {"RAY_worker_maximum_startup_concurrency": str(workers)}):
-            ray.init("local", num_cpus=workers, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+            cls._start("local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
         return cls._joined(own=True, alone=True)
+
+    @classmethod
+    def _start(cls, address: str | None, **options: Any) -> None:
+        """ray.init; one that fails leaves no processes behind."""
+        try:
+            load().init(address, logging_level="ERROR", **options)
+        except Exception as error:
+            load().shutdown()
+            raise UnstraggleError(f"Ray could not be started, or joined at address={address!r}. Ray says: {error}") from error
 
     @classmethod
     def _joined(cls, own: bool, alone: bool) -> Connection:

@@ -9,7 +9,9 @@ import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,9 +19,10 @@ from numpy.typing import NDArray
 
 from ..errors import Invalid
 from ..problems.base import Problem
-from ..runtime import frame
+from ..runtime import frame, words
 from ..runtime.message import Bytes
 from ..runtime.serve import Abandoned, Job, Share, Times, run
+from ..runtime.shift import Shift, Shifts
 from ..scheme.program import Outgoing, Program, unpacked
 from . import wire
 from .shared import PROGRAM
@@ -53,6 +56,7 @@ class Worker:
         self._worker, self._post = worker, post
         self._news, self._sending = threading.Condition(), threading.Lock()
         self._share: Share | None = None
+        self._shifts = Shifts()
         self._pending: Job | None = None
         self._newest = self._cancelled = self._current = -1
         self._ways: deque[float] = deque(maxlen=100)
@@ -71,16 +75,28 @@ class Worker:
         threading.Thread(target=self._serve, args=(self._share,), daemon=True).start()
         self._send(wire.READY)
 
-    def take(self, round: int, step: int, origin: float, delays: NDArray[np.float64] | None, params: NDArray[Any]) -> None:
+    def take(
+        self,
+        round: int,
+        step: int,
+        origin: float,
+        delays: NDArray[np.float64] | None,
+        params: NDArray[Any],
+        context: bytes = b"",
+    ) -> None:
         """An order by way of Ray. It may come after the master's word that the round is over."""
         self._send(wire.TAKEN, round=round)
         with self._news:
             if round > max(self._newest, self._cancelled):
-                self._accept(Job(round, step, params, origin + self._skew(), delays))
+                self._accept(Job(round, step, params, origin + self._skew(), delays, None, context))
 
     # The thread that computes
 
     def _serve(self, share: Share) -> None:
+        while share.program.handed:
+            shift = self._shifts.take()
+            assert shift is not None
+            self._try(shift.job.round, partial(shift.work, partial(self._over, shift.job.round)))
         while True:
             with self._news:
                 self._news.wait_for(lambda: self._pending is not None)
@@ -90,14 +106,21 @@ class Worker:
 
     def _compute(self, share: Share, job: Job) -> None:
         self._current = job.round
+        self._try(job.round, lambda: run(share, job, self._deliver, self._stopped, self._wait))
+
+    def _try(self, round: int, action: Callable[[], None]) -> None:
+        """Do something for a round; an error is the master's to judge."""
         try:
-            run(share, job, self._deliver, self._stopped, self._wait)
+            action()
         except Exception:
             text = traceback.format_exc().encode(errors="replace")
-            self._send(wire.FAILED, 0, job.round, text[-wire.REPORT :])
+            self._send(wire.FAILED, 0, round, text[-wire.REPORT :])
 
     def _stopped(self) -> bool:
-        return self._newest != self._current or self._cancelled >= self._current
+        return self._over(self._current)
+
+    def _over(self, round: int) -> bool:
+        return self._newest != round or self._cancelled >= round
 
     def _wait(self, until: float) -> None:
         """Sleep until then on the monotonic clock, or raise `Abandoned` when the round is over."""
@@ -107,8 +130,14 @@ class Worker:
                 raise Abandoned
 
     def _deliver(self, message: Outgoing, payload: Any, checksum: int, times: Times) -> None:
-        head = frame.head(self._worker, message.index, self._current, len(payload), checksum, times)
-        self._send(wire.SENT, message.index, self._current, head, payload)
+        self._deliver_sum(self._current, message, payload, checksum, times, 0)
+
+    def _deliver_sum(self, round: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
+        head = frame.head(self._worker, message.index, round, len(payload), checksum, times, ticket)
+        self._send(wire.SENT, message.index, round, head, payload)
+
+    def _finished(self, round: int, task: int, epoch: int) -> None:
+        self._send(wire.FINISHED, 0, round, words.done(round, task, epoch))
 
     # The thread that listens
 
@@ -123,8 +152,13 @@ class Worker:
 
     def _room(self, what: wire.Head) -> Bytes:
         """The place for what follows, which is as large as it must be."""
-        known = {wire.PING: 0, wire.CANCEL: 0, wire.ORDER: wire.STEP.size + 8 * what.number + self._post.bytes}
-        more = PROGRAM if what.kind == wire.ORDER else 0
+        known = {
+            wire.PING: 0,
+            wire.CANCEL: 0,
+            wire.TELL: words.WORD.size,
+            wire.ORDER: wire.STEP.size + 8 * what.number + self._post.bytes,
+        }
+        more = PROGRAM + wire.CONTEXT if what.kind == wire.ORDER else 0
         fits = known.get(what.kind, -1) <= what.size <= known.get(what.kind, -1) + more
         if what.kind not in known or not fits or what.number not in (0, self._post.messages):
             raise Invalid(
@@ -137,6 +171,9 @@ class Worker:
         if what.kind == wire.PING:
             self._show()
             return
+        if what.kind == wire.TELL:
+            self._try(what.round, lambda: self._shifts.hear(words.unpacked(body.data, self._worker)))
+            return
         with self._news:
             if what.kind == wire.CANCEL:
                 self._cancelled = max(self._cancelled, what.round)
@@ -146,19 +183,22 @@ class Worker:
             self._accept(self._job(what, body))
 
     def _job(self, what: wire.Head, body: Bytes) -> Job:
-        step, origin = wire.STEP.unpack_from(body.data)
+        step, origin, more = wire.STEP.unpack_from(body.data)
         cut = wire.STEP.size + 8 * what.number
         delays = body[wire.STEP.size : cut].view(np.float64) if what.number else None
         end = cut + self._post.bytes
         params = body[cut:end].view(self._post.param_type)
         params.flags.writeable = False
-        program = unpacked(body[end:].tobytes()) if len(body) > end else None
-        return Job(what.round, step, params, origin + self._skew(), delays, program)
+        context, rest = body[end : end + more].tobytes(), body[end + more :].tobytes()
+        return Job(what.round, step, params, origin + self._skew(), delays, unpacked(rest) if rest else None, context)
 
     def _accept(self, job: Job) -> None:
         """The newest order counts: who lags behind skips rounds."""
         self._newest, self._pending = job.round, job
         self._news.notify_all()
+        if self._share is not None and self._share.program.handed:
+            ways = partial(self._finished, job.round), partial(self._deliver_sum, job.round)
+            self._shifts.put(Shift(self._share, job, *ways))
 
     def _skew(self) -> float:
         """This machine's clock minus the master's, and the quickest way of a recent record, which is little."""

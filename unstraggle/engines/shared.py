@@ -16,6 +16,9 @@ REPORT = 4096
 PROGRAM = 1 << 18
 """Bytes for the program of a worker in a round, where it changes; they take no memory where it does not."""
 
+SIDE = 1 << 40
+"""Where the letter of odd rounds begins. What is between takes no memory."""
+
 
 class Fd:
     """A file descriptor that goes along when a process is spawned."""
@@ -59,6 +62,33 @@ def _anonymous_file(size: int) -> int:
     fd = os.memfd_create("unstraggle", os.MFD_CLOEXEC)
     os.ftruncate(fd, size)
     return fd
+
+
+class Letter:
+    """Bytes of any length from the master to all workers, by parity of the round: a nameless file that grows as it must."""
+
+    def __init__(self, fd: int | None = None) -> None:
+        self.fd = os.memfd_create("unstraggle", os.MFD_CLOEXEC) if fd is None else fd
+
+    def write(self, round: int, data: bytes) -> None:
+        rest, at = memoryview(data), round % 2 * SIDE
+        while rest:
+            count = os.pwrite(self.fd, rest, at)
+            rest, at = rest[count:], at + count
+
+    def read(self, round: int, size: int) -> bytes:
+        parts, at = [], round % 2 * SIDE
+        while size:
+            parts.append(os.pread(self.fd, size, at))
+            size, at = size - len(parts[-1]), at + len(parts[-1])
+        return b"".join(parts)
+
+    def __reduce__(self) -> Any:
+        return _opened, (Fd(self.fd),)
+
+
+def _opened(fd: Fd) -> Letter:
+    return Letter(fd.fd)
 
 
 class Board:

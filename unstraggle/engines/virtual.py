@@ -11,30 +11,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
+from ..doors import door
 from ..errors import Invalid
-from ..problems.base import ComputesAll, Problem
+from ..problems.base import ComputesAll, Listens, Problem
 from ..randomness import Seed, generator
 from ..runtime.events import Dropped, Failed
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.payload import number_type, pack
+from ..runtime.serve import require_numbers
 from ..runtime.worker import encode
-from ..scheme.arrivals import Latency, Resumes, checked
+from ..scheme.arrivals import Latency, Resumes, checked, delivered, task_seconds
+from ..scheme.busy import Busy
 from ..scheme.code import Code
 from ..scheme.program import Outgoing
 from .base import prepared
+from .virtual_shifts import VirtualShifts
 
 
+@door
 class Virtual:
     """Arrival times come from a latency model, payloads from the problem: exactly what a live master would decode, in no time.
 
     Only messages that are delivered are computed. A problem may have `grads(params, step)`, all partial gradients (k, dim) at
-    once, which is used where messages are not of blocks.
+    once, which is used where messages are not of blocks. carry: a worker that is inside a task when a round ends stays in it
+    and begins the next round late, as real work does; injected delays of an order take no part in that.
     """
 
     sampled = True
 
-    def __init__(self, problem: Problem, latency: Latency, rng: Seed = None) -> None:
-        self.problem, self._latency, self._rng = problem, latency, generator(rng)
+    def __init__(self, problem: Problem, latency: Latency, rng: Seed = None, carry: bool = False) -> None:
+        self.problem, self._latency, self._rng, self._carry = problem, latency, generator(rng), carry
+        self._shifts: VirtualShifts | None = None
         self._clock = 0.0
         self._round = -1
         self._opened = False
@@ -45,6 +53,9 @@ class Virtual:
         self.problem = prepared(self.problem, code)
         self._placement, self._opened = code, True
         self._slices = block_slices(self.problem.dim, code.blocks)
+        if code.handing is not None:
+            self._shifts = VirtualShifts(code, self.problem, tuple(self._slices), self._carry)
+        self._busy = Busy(code.n)
         self._take_up(code)
 
     def _take_up(self, code: Code) -> None:
@@ -54,24 +65,30 @@ class Virtual:
         self._outgoing.sort(key=lambda message: message.index)
 
     def start(self, order: Order) -> None:
+        if self._shifts is not None:
+            self._shifts.start(replace(order, params=order.params.copy()), self._seconds(order))
+            return
         code = order.code or self._placement
         if code is not self._code:
             self._take_up(code)
-        times = order.delays if order.delays is not None else self._draw(order.round)
         if order.round != self._round:
+            self._busy.end(self._clock)
             self._clock, self._round = 0.0, order.round
             self._silent: set[int] = set()
             self._partials: dict[tuple[int, int], Any] = {}
-            self._times = np.full(len(times), np.nan)
+            self._times, self._heard = np.full(len(code.messages), np.nan), False
+        times = self._clock + order.delays if order.delays is not None else self._draw(order)
         self._order = replace(order, params=order.params.copy())  # its own: the caller may change it, a problem may know it
         fresh = slice(None) if order.workers is None else np.isin(self._code.messages.worker, order.workers)
         self._silent -= set(order.workers or ())
-        self._times[fresh] = self._clock + times[fresh]
+        self._times[fresh] = times[fresh]
         self._queue = np.argsort(self._times, kind="stable")[: int(np.count_nonzero(~np.isnan(self._times)))]
         self._at = 0
 
     def next(self, until: float | None) -> list[Incoming]:
         """The messages of the next moment at which any arrives; when none will any more, those that are lost."""
+        if self._shifts is not None:
+            return self._shifts.next(until)
         while self._at < len(self._queue):
             time = float(self._times[self._queue[self._at]])
             if until is not None and time > until:
@@ -97,19 +114,47 @@ class Virtual:
         return same
 
     def clock(self) -> float:
-        return self._clock
+        return self._clock if self._shifts is None else self._shifts.clock
+
+    def tell(self, word: Tell) -> None:
+        assert self._shifts is not None
+        self._shifts.tell(word)
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
+        if self._shifts is not None:
+            return  # who is inside a task stays in it, and the others have nothing to do
         self._silent |= set(workers)
+        self._busy.stop(workers, self._clock)
 
     def close(self) -> None:
         pass
 
-    def _draw(self, round: int) -> NDArray[np.float64]:
+    def _draw(self, order: Order) -> NDArray[np.float64]:
+        """(M,) when the messages arrive, on the clock of the round."""
         model: Any = self._latency
-        if round and isinstance(model, Resumes):
-            model = model.from_round(round)
-        return np.asarray(checked(model.sample(self._code, 1, self._rng), model)[0])
+        if order.round and isinstance(model, Resumes):
+            model = model.from_round(order.round)
+        if not self._carry:
+            return self._clock + np.asarray(checked(model.sample(self._code, 1, self._rng), model)[0])
+        durations = task_seconds(model, self._code, 1, self._rng)[0]
+        ready = self._busy.begin(self._code, durations, order.workers, self._clock)
+        return np.asarray(delivered(model, self._code, ready[None])[0])
+
+    @property
+    def carry(self) -> bool:
+        """Whether who is inside a task when a round ends stays in it."""
+        return self._carry
+
+    def _seconds(self, order: Order) -> NDArray[np.float64]:
+        """(T,) how long the tasks of a round take that are handed out; a delay is for all that a worker may do."""
+        code = self._code
+        if order.delays is not None:
+            share = code.tasks.work / np.bincount(code.tasks.worker, code.tasks.work)[code.tasks.worker]
+            return np.asarray(order.delays)[code.tasks.worker] * share
+        model: Any = self._latency
+        if order.round and isinstance(model, Resumes):
+            model = model.from_round(order.round)
+        return np.asarray(task_seconds(model, code, 1, self._rng)[0])
 
     def _sent(self, m: int) -> Iterator[Incoming]:
         """A message, or the error of the problem, after which its worker sends nothing more in this round."""
@@ -126,12 +171,15 @@ class Virtual:
             yield Message(worker, m, self._round, self._clock, payload, checksum)
 
     def _payload(self, message: Outgoing) -> Any:
+        if not self._heard and isinstance(self.problem, Listens):
+            self.problem.hear(self._order.context)
+        self._heard = True
         if not self._partials and len(self._slices) == 1 and isinstance(self.problem, ComputesAll):
-            grads = self.problem.grads(self._order.params, self._order.step)
-            self._partials = {(part, 0): grad for part, grad in enumerate(grads)}
+            for part, grad in enumerate(self.problem.grads(self._order.params, self._order.step)):
+                self._partials[part, 0] = require_numbers(self.problem, part, grad, self._slices[0])
         for part, block in message.pairs:
             if (part, block) not in self._partials:
                 where = self._slices[block]
                 partial = self.problem.grad(self._order.params, part, where, self._order.step)
-                self._partials[part, block] = partial
+                self._partials[part, block] = require_numbers(self.problem, part, partial, where)
         return encode(message, self._partials)

@@ -25,14 +25,17 @@ import numpy as np
 from ..runtime.message import Bytes
 
 HEAD = struct.Struct("<IIqdQ")
-HELLO, READY, ALIVE, SENT, TAKEN, FAILED = 1, 2, 3, 4, 5, 6
+HELLO, READY, ALIVE, SENT, TAKEN, FAILED, FINISHED = 1, 2, 3, 4, 5, 6, 7
 """From a worker: here I am (token); I have my share; a sign of life; a message (frame); an order came by another way; an
-error (traceback)."""
-PING, ORDER, CANCEL = 11, 12, 13
-"""From the master: show a sign of life; compute (step, origin, delays, parameters); a round is over."""
+error (traceback); a task is done (which)."""
+PING, ORDER, CANCEL, TELL = 11, 12, 13, 14
+"""From the master: show a sign of life; compute (step, origin, delays, parameters, context, program); a round is over; a word
+(see `runtime.words`)."""
 
-STEP = struct.Struct("<qd")
-"""How an order begins: its step, and when the round began on the master's clock."""
+STEP = struct.Struct("<qdQ")
+"""How an order begins: its step, when the round began on the master's clock, and the bytes of its context."""
+CONTEXT = 1 << 32
+"""Most bytes of a context."""
 
 TOKEN = 32
 REPORT = 1 << 16

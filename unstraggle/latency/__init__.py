@@ -1,10 +1,11 @@
 """Latency models: how long tasks take and when messages arrive. One family per file; every one is a small frozen value."""
 
-from ..scheme.arrivals import Latency, OrderStatistics, Resumes, Speeds, Survival
+from ..scheme.arrivals import Delivers, Durations, Latency, OrderStatistics, Resumes, Speeds, Survival
 from .base import Family, OneSpeed, arrivals
 from .empirical import Empirical, Replay
 from .families import BurrXII, Gamma, LogNormal, Pareto, Weibull
 from .fit import Candidate, Fit, fit
+from .fixed_cost import CostEstimate, FixedCost, fixed_cost
 from .heterogeneous import Heterogeneous
 from .network import Network
 from .persistent import Persistent
@@ -16,6 +17,7 @@ MODELS = (
     "BurrXII",
     "Empirical",
     "Exponential",
+    "FixedCost",
     "Gamma",
     "Heterogeneous",
     "LogNormal",
@@ -34,10 +36,14 @@ __all__ = [
     "Bernoulli",
     "BurrXII",
     "Candidate",
+    "CostEstimate",
+    "Delivers",
+    "Durations",
     "Empirical",
     "Exponential",
     "Family",
     "Fit",
+    "FixedCost",
     "Gamma",
     "Heterogeneous",
     "Latency",
@@ -56,4 +62,5 @@ __all__ = [
     "Weibull",
     "arrivals",
     "fit",
+    "fixed_cost",
 ]

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..scheme.arrivals import Speeds
@@ -19,6 +20,7 @@ from .order_statistics import order_means
 Times = NDArray[np.float64]
 
 
+@door
 def arrivals(code: Code, durations: Times) -> Times:
     """(R, M) arrival times from (R, T) durations of the tasks: a worker does its tasks one after the other."""
     padded = np.concatenate([durations, np.zeros((len(durations), 1))], axis=1)
@@ -50,6 +52,12 @@ class OneSpeed(ABC):
         speeds = self.speeds(code.n, rounds, rng)
         assert speeds is not None
         return speeds[:, code.messages.worker] * code.ready()
+
+    def durations(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
+        """(rounds, T) seconds that each task takes."""
+        speeds = self.speeds(code.n, rounds, rng)
+        assert speeds is not None
+        return speeds[:, code.tasks.worker] * code.tasks.work
 
     def order_statistics(self, n: int, draws: int = 100_000, rng: Seed = 0) -> Times:
         """(n,) mean of the q-th smallest of n speeds, by simulation; `order_statistics_error` says how sure."""
@@ -113,8 +121,13 @@ class Family(OneSpeed):
 
     def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
         if self.per == "task":
-            return arrivals(code, self.draw((rounds, len(code.tasks)), rng) * code.tasks.work)
+            return arrivals(code, self.durations(code, rounds, rng))
         return super().sample(code, rounds, rng)
+
+    def durations(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
+        if self.per == "task":
+            return self.draw((rounds, len(code.tasks)), rng) * code.tasks.work
+        return super().durations(code, rounds, rng)
 
     def order_statistics(self, n: int, draws: int = 0, rng: Seed = 0) -> Times:
         """(n,) mean of the q-th smallest of n times, q = 1..n; infinite where it is."""

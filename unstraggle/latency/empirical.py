@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc
 
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed
 from .base import OneSpeed, Times, literal, require_count
 
 
+@door
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Empirical(OneSpeed):
     """Times drawn at random from measured ones.
@@ -69,6 +71,7 @@ class Empirical(OneSpeed):
         return listing("Empirical", self.values)
 
 
+@door
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Replay(OneSpeed):
     """Measured rounds one after the other, from the first on and round again: values (rounds, n).

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, log_ndtr, ndtri
 
+from ..doors import door
 from ..randomness import Seed
 from .base import Family, Times, require, require_count, require_shift
 
 
+@door
 @dataclass(frozen=True, repr=False)
 class Pareto(Family):
     """P(T > t) = (scale / t)^shape for t >= scale: the heaviest tail; its mean is infinite for shape <= 1.
@@ -69,6 +71,7 @@ class Shaped(Family):
         require_shift(self, self.shift)
 
 
+@door
 @dataclass(frozen=True, repr=False)
 class Weibull(Shaped):
     """shift + scale W with P(W > t) = exp(-t^shape): heavier than exponential for shape < 1, lighter above."""
@@ -82,6 +85,7 @@ class Weibull(Shaped):
             return np.asarray(np.exp(-(_excess(self, work, deadline) ** self.shape)))
 
 
+@door
 @dataclass(frozen=True, repr=False)
 class LogNormal(Family):
     """shift + exp(mu + sigma Z): the logarithm of the random part is normal."""
@@ -105,6 +109,7 @@ class LogNormal(Family):
             return np.asarray(np.exp(log_ndtr((self.mu - np.log(excess)) / self.sigma)))
 
 
+@door
 @dataclass(frozen=True, repr=False)
 class BurrXII(Family):
     """shift + scale W with P(W > t) = (1 + t^c)^-d: a power tail with index c d, a body that bends freely."""
@@ -130,6 +135,7 @@ class BurrXII(Family):
             return np.asarray(np.exp(-self.d * np.logaddexp(0, self.c * np.log(_excess(self, work, deadline)))))
 
 
+@door
 @dataclass(frozen=True, repr=False)
 class Gamma(Shaped):
     """shift + scale W with W gamma distributed: a sum of `shape` exponential stages."""

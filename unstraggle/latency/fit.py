@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..trace import Trace
 from .base import Family, Times
 from .empirical import Empirical
+from .fixed_cost import CostEstimate, FixedCost, fixed_cost, without_fixed_cost
 from .likelihood import Estimate, estimates
-
-if TYPE_CHECKING:
-    pass
 
 FEWEST, MOST = 10, 20_000
 """Times that are needed, and times that are used: of more, so many are drawn at random."""
@@ -77,13 +76,15 @@ class Fit:
     """Candidates by AIC, the best model to go on with, and a verdict in words. Prints as a small table.
 
     best: the first candidate where it passes, otherwise `Empirical`, the measured times themselves. times: the finite times
-    that were fitted, sorted.
+    that were fitted, sorted. fixed: what a trace says of the fixed cost of a task; where there is one, the times are without
+    it, and `best` has it (`FixedCost`).
     """
 
     ranking: tuple[Candidate, ...]
     best: Any
     verdict: str
     times: Times = field(repr=False)
+    fixed: CostEstimate | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers for JSON."""
@@ -91,6 +92,7 @@ class Fit:
             "best": repr(self.best),
             "verdict": self.verdict,
             "times": len(self.times),
+            "fixed_cost": self.fixed.to_dict() if self.fixed else None,
             "ranking": [
                 {"model": repr(c.model), "family": c.name, "aic": c.aic, "ks": c.ks, "limit": c.limit, "passes": c.passes}
                 for c in self.ranking
@@ -105,20 +107,24 @@ class Fit:
             worse = one.aic - self.ranking[0].aic
             text = f"{worse:.1f}" if worse < 1e5 else f"{worse:.1e}"
             lines.append(f"  {one!s:<54}{text:>8}{one.ks:>8.4f}{one.limit:>8.4f}")
-        return "\n".join([*lines, self.verdict])
+        return "\n".join([*lines, self.verdict, *([str(self.fixed)] if self.fixed else [])])
 
 
+@door
 def fit(times: ArrayLike | Trace, rng: Seed = 0) -> Fit:
     """The family that explains measured times, if one does: by maximum likelihood, ranked by AIC, judged by the KS distance.
 
     times: seconds per unit of work, (samples,) or (rounds, workers), or a trace. From rounds, no family is best where workers
     or rounds differ (Kruskal-Wallis): independent times would be the wrong model, however well they fit together. Infinite
     times (never finished) are not fitted, and no family is best where there are any. Of more than 20,000 times, as many are
-    drawn with `rng`. Do not extrapolate: tails beyond the largest time are the family's guess.
+    drawn with `rng`. From a trace whose tasks differ in work the fixed cost of a task is told as well, and taken off first; see
+    `fixed_cost`. Do not extrapolate: tails beyond the largest time are the family's guess.
 
     >>> fit(np.random.default_rng(1).exponential(0.1, 5000) + 1).best
     ShiftedExponential(rate=10.04..., shift=1.00...)
     """
+    if isinstance(times, Trace):
+        return _fit_trace(times, rng)
     values = _values(times)
     finite = values[np.isfinite(values)]
     if len(finite) < FEWEST:
@@ -137,8 +143,15 @@ def fit(times: ArrayLike | Trace, rng: Seed = 0) -> Fit:
     return Fit(tuple(ranking), ranking[0].model, verdict, sample)
 
 
-def _values(times: ArrayLike | Trace) -> Times:
-    values = np.asarray(times.seconds if isinstance(times, Trace) else times, dtype=float)
+def _fit_trace(trace: Trace, rng: Seed) -> Fit:
+    seconds, cost = without_fixed_cost(trace)
+    found = fit(seconds, rng)
+    best = FixedCost(found.best, cost) if cost else found.best
+    return replace(found, best=best, fixed=fixed_cost(trace))
+
+
+def _values(times: ArrayLike) -> Times:
+    values = np.asarray(times, dtype=float)
     if values.ndim not in (1, 2):
         raise Invalid(f"fit needs times (samples,) or (rounds, workers), but got shape {values.shape}.")
     if not (values > 0).all():

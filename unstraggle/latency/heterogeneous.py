@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid
 from .base import OneSpeed, Times, require_one_speed
 
 
+@door
 @dataclass(frozen=True, init=False)
 class Heterogeneous(OneSpeed):
     """Every worker has a latency model of its own, the same in every round.

@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid
+from ..scheme.arrivals import Resumes, delivered, task_seconds
 from ..scheme.code import Code
 from .base import Times
 
 
+@door
 @dataclass(frozen=True)
 class Network:
-    """A latency model plus the way of the messages to the master, over one link per worker.
+    """A latency model plus the way of the messages to the master, over one link per worker and over the master's own.
 
-    dim: coordinates of the gradient. bandwidth: bytes per second, for all workers or one each. round_trip: seconds. Messages
-    of a worker queue on its link; the master's own link is taken to be wide enough.
+    dim: coordinates of the gradient. bandwidth: bytes per second of a worker's link, for all or one each; its messages queue
+    there. master: bytes per second of the master's link, which all messages share, in the order in which they come.
+    round_trip: seconds for an order out and a message back, once a round. Links are free when a round begins: messages of the
+    round before that have not left yet are dropped. What the master sends, parameters, is not counted.
+
+    >>> from unstraggle.latency import TwoSpeed
+    >>> from unstraggle.codes import uncoded
+    >>> slow = Network(TwoSpeed(1, 1, 0), dim=1000, master=4000.0)  # a gradient a second
+    >>> slow.sample(uncoded(3), 1, np.random.default_rng(0)).tolist()
+    [[2.0, 3.0, 4.0]]
     """
 
     base: Any
     dim: int
-    bandwidth: float | tuple[float, ...]
+    bandwidth: float | tuple[float, ...] = np.inf
     round_trip: float = 0.0
+    master: float = np.inf
 
     def __post_init__(self) -> None:
         rates = np.atleast_1d(np.asarray(self.bandwidth, dtype=float))
         if np.ndim(self.bandwidth):
             object.__setattr__(self, "bandwidth", tuple(rates.tolist()))
-        if not (rates > 0).all() or self.dim < 1 or not self.round_trip >= 0 or np.isnan(rates).any():
+        if not (rates > 0).all() or not self.master > 0 or self.dim < 1 or not self.round_trip >= 0:
             raise Invalid(
-                f"Network needs dim >= 1, bandwidth > 0 bytes/s and round_trip >= 0 s, but got dim={self.dim}, "
-                f"bandwidth={self.bandwidth}, round_trip={self.round_trip}."
+                f"Network needs dim >= 1, bandwidth > 0 and master > 0 bytes/s and round_trip >= 0 s, but got dim={self.dim}, "
+                f"bandwidth={self.bandwidth}, master={self.master}, round_trip={self.round_trip}."
             )
 
     def seconds(self, code: Code) -> Times:
@@ -40,17 +52,57 @@ class Network:
         rates = np.asarray(self.bandwidth, dtype=float)
         if rates.ndim and len(rates) != code.n:
             raise Invalid(f"Network has bandwidths for {len(rates)} workers, but the code has {code.n}.")
-        sizes = np.asarray(code.blocks)[code.messages.block] * self.dim * code.messages.bits / 8
-        return np.asarray(sizes / np.broadcast_to(rates, code.n)[code.messages.worker])
+        return np.asarray(self._bytes(code) / np.broadcast_to(rates, code.n)[code.messages.worker])
+
+    def _bytes(self, code: Code) -> Times:
+        return np.asarray(np.asarray(code.blocks)[code.messages.block] * self.dim * code.messages.bits / 8)
 
     def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
-        times = np.array(self.base.sample(code, rounds, rng))  # a copy: a model may hand out an array that it keeps
+        return self._links(code, self.base.sample(code, rounds, rng))
+
+    def durations(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
+        """(rounds, T) seconds that tasks take: the way of the messages does not make them longer."""
+        return task_seconds(self.base, code, rounds, rng)
+
+    def deliver(self, code: Code, ready: Times) -> Times:
+        """(rounds, M) when messages are with the master that are ready to leave at these times."""
+        return self._links(code, delivered(self.base, code, ready))
+
+    def from_round(self, first: int) -> Network:
+        """The same network, where the model behind it has rounds with numbers beginning with a later one."""
+        return replace(self, base=self.base.from_round(first)) if isinstance(self.base, Resumes) else self
+
+    def _links(self, code: Code, ready: Times) -> Times:
+        times = self._own_link(code, ready) if np.isfinite(self.bandwidth).any() else np.asarray(ready)
+        if np.isfinite(self.master):
+            times = in_turn(times, self._bytes(code) / self.master)
+        return np.asarray(times + self.round_trip)
+
+    def _own_link(self, code: Code, ready: Times) -> Times:
+        times = np.array(ready)  # a copy: a model may hand out an array that it keeps
         seconds = self.seconds(code)
         order = np.lexsort((code.ready(), code.messages.worker))
-        free = np.zeros(rounds)
+        free = np.zeros(len(times))
         for previous, m in zip([-1, *order[:-1]], order, strict=True):
             if previous < 0 or code.messages.worker[previous] != code.messages.worker[m]:
-                free = np.zeros(rounds)
+                free = np.zeros(len(times))
             free = np.maximum(times[:, m], free) + seconds[m]
             times[:, m] = free
-        return np.asarray(times + self.round_trip)
+        return times
+
+
+def in_turn(times: Times, seconds: Times) -> Times:
+    """(R, M) when messages are through a link that takes one after the other, in the order of their times (R, M).
+
+    seconds: (M,) that each occupies the link.
+
+    >>> in_turn(np.array([[1.0, 5.0, 1.5]]), np.array([1.0, 1.0, 1.0])).tolist()
+    [[2.0, 6.0, 3.0]]
+    """
+    order = np.argsort(times, axis=1, kind="stable")
+    come, took = np.take_along_axis(times, order, axis=1), seconds[order]
+    before = np.cumsum(took, axis=1) - took  # if the link is busy without a break; else it waits for whoever comes last
+    through = np.maximum.accumulate(come - before, axis=1) + before + took
+    out = np.empty(times.shape)
+    np.put_along_axis(out, order, through, axis=1)
+    return out

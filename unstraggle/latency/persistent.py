@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid
 from .base import OneSpeed, Times, require_one_speed
 
 
+@door
 @dataclass(frozen=True)
 class Persistent(OneSpeed):
     """Every worker switches between two latency models and stays with each for a while: stragglers that persist.

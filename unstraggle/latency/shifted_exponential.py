@@ -8,10 +8,12 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import digamma
 
+from ..doors import door
 from ..randomness import Seed
 from .base import Family, Times, require, require_count, require_shift
 
 
+@door
 @dataclass(frozen=True, repr=False)
 class ShiftedExponential(Family):
     """A unit of work takes shift + Exp(rate): one draw per worker and round, or (per="task") a fresh draw for every task.
@@ -53,6 +55,7 @@ class ShiftedExponential(Family):
         return np.asarray(self.shift + (digamma(n + 1) - digamma(n - q + 1)) / self.rate)
 
 
+@door
 def Exponential(rate: float, per: Literal["round", "task"] = "round") -> ShiftedExponential:
     """Exponential task times: the shifted exponential without a shift."""
     return ShiftedExponential(rate, 0.0, per=per)

@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import bdtr
 
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed
 from .base import Family, Times, require, require_count
 
 
+@door
 @dataclass(frozen=True, repr=False)
 class TwoSpeed(Family):
     """A unit of work takes `fast` seconds, or with probability p `slow` seconds (which may be infinite).
@@ -55,6 +57,7 @@ class TwoSpeed(Family):
             return np.asarray(1 / ((1 - late) / self.fast + late / self.slow))
 
 
+@door
 def Bernoulli(p: float, time: float = 1.0) -> TwoSpeed:
     """Workers that take `time` seconds for a unit of work, or with probability p never answer in a round ([C])."""
     return TwoSpeed(fast=time, slow=np.inf, p=p)

@@ -37,7 +37,10 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Advice:
-    """The answer: a verdict, its reasons, the chosen scheme (None where none is worth it) and all candidates, fastest first."""
+    """The answer: a verdict, its reasons, the chosen scheme (None where none is worth it) and all candidates, fastest first.
+
+    There are no candidates where it cannot predict. line: a command that tries what was chosen.
+    """
 
     verdict: str
     reasons: tuple[str, ...]
@@ -52,13 +55,21 @@ class Advice:
             "verdict": self.verdict,
             "reasons": list(self.reasons),
             "chosen": self.chosen.name if self.chosen else None,
+            "code": self.chosen.plan.code.name if self.chosen else None,
             "held_out": self.held_out,
             "candidates": [candidate.to_dict() for candidate in self.candidates],
         }
 
+    @property
+    def line(self) -> str | None:
+        """To paste: the chosen code as an expression, which `Coded(scheme=...)` and every command take; None where none is."""
+        return f'unstraggle run "{self.chosen.plan.code.name}" -o out/run' if self.chosen else None
+
     def __str__(self) -> str:
-        lines = [self.verdict, *(f"  - {reason}" for reason in self.reasons), ""]
-        lines.append(f"  {'time':>9}{'saved':>9}{'95 % interval':>19}{'messages':>10}{'volume':>8}  scheme")
+        lines = [self.verdict, *(f"  - {reason}" for reason in self.reasons)]
+        if not self.candidates:
+            return "\n".join(lines)
+        lines += ["", f"  {'time':>9}{'saved':>9}{'95 % interval':>19}{'messages':>10}{'volume':>8}  scheme"]
         for c in self.candidates:
             low, high = c.saving_ci95
             interval = f"{100 * low:+.1f} to {100 * high:+.1f} %"

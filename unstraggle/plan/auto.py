@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codes import fractional_repetition, uncoded, uncoded_mmc
+from ..doors import door
 from ..errors import Invalid
-from ..latency import Latency, Network, OneSpeed, Replay, arrivals
+from ..latency import FixedCost, Latency, Network, OneSpeed, Replay, arrivals
 from ..latency.base import per_task
+from ..latency.fixed_cost import without_fixed_cost
 from ..randomness import Seed, generator
 from ..scheme.code import FULL_BITS, Code
 from ..scheme.stop import Count, Recovered, Stop
@@ -25,20 +27,15 @@ from .advice import Advice, Candidate
 from .base import Plan
 from .block_sizes import block_sizes
 from .cause import Cause, cause
+from .doubts import doubts
 from .orders import orders
 from .redundancy import redundancy
 
 LEAST_ROUNDS = 20
 """A trace with fewer rounds is not split into a half to choose on and a half to score on."""
 
-DRIFT_P, DRIFT = 0.01, 1.1
-"""A trace drifts when its halves differ with this p-value, and by this factor."""
-
 WORTH = 0.02
 """A code that surely saves less than this share of the time is not worth the trouble."""
-
-LOAD_CURVE = 0.25
-"""Time is not proportional to work when the load curve leaves 1 by more than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +48,17 @@ class ByPart:
         """The same rounds, beginning with a later one."""
         return ByPart(np.roll(self.values, -first, axis=0))
 
-    def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    def durations(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
         times = self.values[np.arange(rounds) % len(self.values)]
-        return arrivals(code, times[:, code.tasks.part % times.shape[1]] * code.tasks.work)
+        return np.asarray(times[:, code.tasks.part % times.shape[1]] * code.tasks.work)
+
+    def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        return arrivals(code, self.durations(code, rounds, rng))
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Models to choose on and to score on, and how many rounds of each."""
+    """Models to choose on and to score on, how many rounds of each, and whether tasks are carried over from round to round."""
 
     n: int
     design: Any
@@ -66,8 +66,10 @@ class Setting:
     held: Any
     seen_rounds: int
     held_rounds: int
+    carry: bool
 
 
+@door
 def auto(
     source: Any,
     n: int | None = None,
@@ -75,20 +77,25 @@ def auto(
     dim: int | None = None,
     bandwidth: float | None = None,
     round_trip: float = 0.0,
+    master: float | None = None,
     max_bytes: float | None = None,
     max_load: int = 4,
     rounds: int = 20_000,
     rng: Seed = 0,
     progress: Callable[[str, int, int], None] | None = None,
+    carry: bool = True,
 ) -> Advice:
     """Rank all schemes for a latency model or a trace, and say which to use, or why none.
 
-    source: a `Trace`, times (rounds, workers), or a latency model together with n. dim, bandwidth (bytes/s per worker) and
-    round_trip add the way of the messages; max_bytes limits what is sent per round. max_load: most partitions a worker computes
-    in multi-message codes. Traces are cut in two: schemes are chosen on the first half and scored on the second.
+    source: a `Trace`, times (rounds, workers), or a latency model together with n. dim, bandwidth (bytes/s per worker), master
+    (bytes/s of the master's link, which all share) and round_trip add the way of the messages; max_bytes limits what is sent
+    per round. max_load: most partitions a worker computes in multi-message codes. Traces are cut in two: schemes are chosen on
+    the first half and scored on the second. carry: workers stay in the tasks that they are in when a round ends, as real ones
+    do, and begin the next one late. A fixed cost per task is taken from the trace where its tasks differ in work, or from a
+    latency model that has one (`FixedCost`).
 
-    It may answer that coding does not help here, or that it cannot predict: the trace drifts, time is not proportional to
-    work, or the data and not the machines cause the differences.
+    It may answer that coding does not help here, or that it cannot predict, then without candidates: a worker is gone, the
+    rounds of a code ended before everyone was heard, the trace drifts, or time is not proportional to work.
 
     >>> from unstraggle.latency import ShiftedExponential
     >>> auto(ShiftedExponential(rate=100, shift=1), n=6, rounds=2000).verdict
@@ -96,14 +103,17 @@ def auto(
     """
     trace = _trace(source)
     n = _workers(source, trace, n)
-    _require(dim, bandwidth, round_trip, max_bytes, max_load, rounds)
+    _require(dim, bandwidth, round_trip, master, max_bytes, max_load, rounds)
     why = cause(trace) if trace else None
-    setting = _setting(source, trace, n, why, rounds)
-    network = partial(_through, dim=dim, bandwidth=bandwidth, round_trip=round_trip)
+    doubtful = doubts(trace)
+    if doubtful:
+        return Advice(f"Cannot predict: {'; '.join(doubtful)}.", tuple(_reasons(trace, why)), None, (), why, True)
+    setting = _setting(source, trace, n, why, rounds, carry)
+    network = partial(_through, dim=dim, bandwidth=bandwidth, round_trip=round_trip, master=master)
     plans = list(_candidates(setting, n, max_load, dim, rng, progress))
     scored = [_score(plan, setting, network, rng) for plan in plans]
     wait = scored[0][1]
-    candidates = [_candidate(plan, exact, wait, result) for (plan, exact), result in zip(plans, scored, strict=True)]
+    candidates = [_candidate(plan, exact, wait, result, carry) for (plan, exact), result in zip(plans, scored, strict=True)]
     most = np.inf if max_bytes is None else max_bytes / (FULL_BITS / 8 * (dim or 1))
     return _advice([c for c in _distinct(candidates) if c.volume <= most or c is candidates[0]], trace, why)
 
@@ -126,32 +136,36 @@ def _workers(source: Any, trace: Trace | None, n: int | None) -> int:
     return int(workers)
 
 
-def _require(dim: Any, bandwidth: Any, round_trip: float, max_bytes: Any, max_load: int, rounds: int) -> None:
-    if (bandwidth is not None or max_bytes is not None) and dim is None:
+def _require(dim: Any, bandwidth: Any, round_trip: float, master: Any, max_bytes: Any, max_load: int, rounds: int) -> None:
+    if any(limit is not None for limit in (bandwidth, master, max_bytes)) and dim is None:
         raise Invalid("auto needs dim, the coordinates of a gradient, to turn bandwidth or max_bytes into time or messages.")
-    if bandwidth is not None and not bandwidth > 0:
-        raise Invalid(
-            f"auto needs a bandwidth > 0 bytes/s, but got bandwidth={bandwidth!r}. Without a link nothing can be sent."
-        )
+    for name, link in (("bandwidth", bandwidth), ("master", master)):
+        if link is not None and not link > 0:
+            raise Invalid(f"auto needs a {name} > 0 bytes/s, but got {name}={link!r}. Without a link nothing can be sent.")
     if max_load < 1 or rounds < 2 or not round_trip >= 0:
         raise Invalid(f"auto needs max_load >= 1, rounds >= 2, round_trip >= 0, but got {max_load}, {rounds}, {round_trip}.")
 
 
-def _setting(source: Any, trace: Trace | None, n: int, why: Cause | None, rounds: int) -> Setting:
+def _setting(source: Any, trace: Trace | None, n: int, why: Cause | None, rounds: int, carry: bool) -> Setting:
     if trace is None:
-        return Setting(n, source, source, source, rounds, rounds)
-    seconds = trace.seconds
+        return Setting(n, source, source, source, rounds, rounds, carry)
+    seconds, cost = without_fixed_cost(trace)
     if len(seconds) < LEAST_ROUNDS:
         raise Invalid(
             f"auto chooses on one half of a trace and scores on the other: it needs {LEAST_ROUNDS} rounds, got {len(seconds)}."
         )
     half = len(seconds) // 2
-    model = ByPart if why and why.kind == "tasks" else Replay
-    return Setting(n, Replay(seconds[:half]), model(seconds[:half]), model(seconds[half:]), half, len(seconds) - half)
+    kind: Any = ByPart if why and why.kind == "tasks" else Replay
+    design, seen, held = Replay(seconds[:half]), kind(seconds[:half]), kind(seconds[half:])  # type: Any, Any, Any
+    if cost:
+        design, seen, held = (FixedCost(model, cost) for model in (design, seen, held))
+    return Setting(n, design, seen, held, half, len(seconds) - half, carry)
 
 
-def _through(model: Any, dim: int | None, bandwidth: float | None, round_trip: float) -> Any:
-    return model if bandwidth is None else Network(model, int(dim or 1), bandwidth, round_trip)
+def _through(model: Any, dim: int | None, bandwidth: float | None, round_trip: float, master: float | None) -> Any:
+    if bandwidth is None and master is None and not round_trip:
+        return model
+    return Network(model, int(dim or 1), bandwidth or np.inf, round_trip, master or np.inf)
 
 
 Planned = tuple[Plan, bool]
@@ -184,20 +198,22 @@ def _baselines(setting: Setting, n: int, max_load: int, dim: int | None, rng: Se
 
 def _one_message(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
     if n > 1:
-        yield from _exact(lambda: (redundancy(setting.design, n, rng=rng),))
+        yield from _exact(lambda: (redundancy(setting.design, n, rng=rng, carry=setting.carry),))
 
 
 def _blocks(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
-    if n > 1 and isinstance(setting.design, OneSpeed) and not per_task(setting.design):
-        yield from _exact(lambda: (block_sizes(setting.design, n, dim or 10_000, rng=rng),))
-        yield from _exact(lambda: (block_sizes(setting.design, n, dim or 10_000, "tandon_tuned", rng=rng),))
+    """Designed by closed forms, for rounds that start with free workers and tasks without fixed cost; scored like all."""
+    model = setting.design.base if isinstance(setting.design, FixedCost) else setting.design
+    if n > 1 and isinstance(model, OneSpeed) and not per_task(model):
+        yield from _exact(lambda: (block_sizes(model, n, dim or 10_000, rng=rng),))
+        yield from _exact(lambda: (block_sizes(model, n, dim or 10_000, "tandon_tuned", rng=rng),))
 
 
 def _multi_message(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
     rounds = max(200, setting.seen_rounds // 10)
     for load in range(2, min(max_load, n) + 1):
         yield _fixed(uncoded_mmc(n, load)), True
-        yield from _exact(partial(orders, setting.design, n, load, rounds=rounds, rng=rng))
+        yield from _exact(partial(orders, setting.design, n, load, rounds=rounds, rng=rng, carry=setting.carry))
 
 
 def _exact(planner: Callable[[], Iterable[Plan]]) -> Iterator[Planned]:
@@ -217,17 +233,17 @@ def _score(planned: Planned, setting: Setting, network: Callable[[Any], Any], rn
     plan, code = planned[0], planned[0].code
     seeds = generator(rng if rng is None or isinstance(rng, int) else 0).spawn(2)
     by = plan.stop.by if isinstance(plan.stop, Recovered) else "rule"
-    run = partial(simulate, code, stop=plan.stop, by=by)
+    run = partial(simulate, code, stop=plan.stop, by=by, carry=setting.carry)
     seen = run(network(setting.seen), rounds=setting.seen_rounds, rng=seeds[0])
     held = run(network(setting.held), rounds=setting.held_rounds, rng=seeds[1])
     size = float((np.asarray(code.blocks)[code.messages.block] * code.messages.bits).mean() / FULL_BITS)
     return seen.time.mean, held.time.values, held.messages.mean, size
 
 
-def _candidate(plan: Plan, exact: bool, wait: NDArray[np.float64], scored: Scored) -> Candidate:
+def _candidate(plan: Plan, exact: bool, wait: NDArray[np.float64], scored: Scored, carry: bool) -> Candidate:
     seen, times, messages, size = scored
-    sample = Sample(times)
-    saving, interval = saving_of(times, wait)
+    sample = Sample(times, carry)
+    saving, interval = saving_of(times, wait, carry)
     return Candidate(plan.name, plan, exact, seen, sample.mean, sample.ci95, saving, interval, messages, messages * size)
 
 
@@ -236,17 +252,19 @@ def _advice(candidates: list[Candidate], trace: Trace | None, why: Cause | None)
     wait = candidates[0]
     best = min((c for c in candidates if c.exact), key=lambda c: c.seen)
     helps = best is not wait and best.saving_ci95[0] > WORTH
+    if not np.isfinite(best.time):
+        why_not = "Cannot predict: with every exact scheme some rounds never end, for workers finish nothing in them."
+        return Advice(why_not, tuple(_reasons(trace, why)), None, (), why, trace is not None)
     reasons = [*_reasons(trace, why), *_outcome(best, wait)]
-    doubts = _doubts(trace)
-    if doubts:
-        verdict = "Cannot predict: " + "; ".join(doubts) + "."
+    if helps and not np.isfinite(wait.time):
+        verdict = f"Use {best.name}: waiting for all never ends, for workers finish nothing in some rounds."
     elif helps:
         low, high = best.saving_ci95
         verdict = f"Use {best.name}: saves {100 * low:.1f} to {100 * high:.1f} % of the time of waiting for all."
     else:
         verdict = "Coding does not help here: wait for all."
     ranking = tuple(sorted(candidates, key=lambda c: c.time))
-    return Advice(verdict, tuple(reasons), best if helps and not doubts else None, ranking, why, trace is not None)
+    return Advice(verdict, tuple(reasons), best if helps else None, ranking, why, trace is not None)
 
 
 def _distinct(candidates: list[Candidate]) -> list[Candidate]:
@@ -272,22 +290,9 @@ def _outcome(best: Candidate, wait: Candidate) -> Iterator[str]:
         yield "on the rounds used for choosing, no exact scheme was faster than waiting for all"
         return
     low, high = best.saving_ci95
+    saves = f"saves {100 * best.saving:.1f} % ({100 * low:.1f} to {100 * high:.1f} %)" if np.isfinite(wait.time) else "ends"
     if len(best.plan.code.blocks) > 1:
         yield "blocks presume that parts of the gradient can be computed in turn, at a cost in proportion to their size"
     yield (
-        f"chosen: {best.name}; on rounds that it was not chosen on it saves {100 * best.saving:.1f} % "
-        f"({100 * low:.1f} to {100 * high:.1f} %) and sends {best.volume:.1f} gradients per round"
+        f"chosen: {best.name}; on rounds that it was not chosen on it {saves} and sends {best.volume:.1f} gradients per round"
     )
-
-
-def _doubts(trace: Trace | None) -> list[str]:
-    """Why the past may not tell the future."""
-    if trace is None:
-        return []
-    told, doubts = trace.summary(), []
-    if told.drift_p < DRIFT_P and max(told.drift, 1 / told.drift) > DRIFT:
-        doubts.append(f"the trace drifts: the second half takes {told.drift:.2f} times as long as the first")
-    if told.load_curve and abs(told.load_curve[-1] - 1) > LOAD_CURVE:
-        tasks, factor = len(told.load_curve), told.load_curve[-1]
-        doubts.append(f"time is not proportional to work: {tasks} tasks take {factor:.2f} times as long as modelled")
-    return doubts

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..checks import require_count
 from ..codes.approximate import require_gamma, require_probabilities
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.code import FULL_BITS
 from .bits_solvers import continuous, dynamic_program, equal_split, greedy, hull_and_core
@@ -84,6 +85,7 @@ class Bits:
         return f"{self.budget} bits ({self.residual} beyond 2 each), {self.method}: {counts}; objective {self.objective:.6g}"
 
 
+@door
 def bits(
     p: ArrayLike,
     *,

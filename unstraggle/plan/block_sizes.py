@@ -10,17 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codes import blocks, cyclic_repetition, partial_stragglers, uncoded
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed
 from ..scheme.code import Code
 from . import rivals
 from .base import Plan
 from .optimum import optimum
-from .runtime import Runtime, Vector, expected, require_one_speed, runtime
+from .runtime import Runtime, Sampled, Vector, expected, require_one_speed, runtime
 
 METHODS = ("optimal", "subgradient", "time", "frequency", "single", "tandon", "tandon_tuned", "ferdinand")
 
 
+@door
 def block_sizes(
     latency: Any,
     n: int,
@@ -46,6 +48,8 @@ def block_sizes(
 
     params: "sizes" (n,) coordinates that tolerate s = 0, ..., n - 1; "jensen", the paper's lower bound; for Tandon's code "s"
     and "slowdown". Do not use it for networks whose backward pass cannot be cut into such blocks: measure their costs first.
+    The forms of [B] let every round start with free workers and know no fixed cost of a task: `simulate(plan, ..., carry=True)`
+    and `auto` count both.
 
     >>> from unstraggle.latency import ShiftedExponential
     >>> plan = block_sizes(ShiftedExponential(rate=1e-3, shift=50), n=20, dim=20_000, samples=50)
@@ -56,6 +60,8 @@ def block_sizes(
     total = float(dim if costs is None else np.sum(costs))
     unit = 1 / total if samples is None else samples / n * cycles
     model = runtime(latency, n, rng, exact=exact)
+    if method == "subgradient" and isinstance(model, Sampled) and np.isinf(model.times).any():
+        raise Invalid('The subgradient method needs times that end, but some are infinite. Use method="optimal".')
     jensen = unit * total * rivals.equaliser(1 / latency.order_statistics(n))[1]
     if method.startswith("tandon"):
         return _tandon(latency, model, unit, total, jensen, tuned=method == "tandon_tuned", **options)

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..trace import Trace
 
 Kind = Literal["even", "persistent", "changing", "tasks", "mixed", "unknown"]
@@ -57,6 +58,7 @@ class Cause:
         }[self.kind]
 
 
+@door
 def cause(trace: Trace) -> Cause:
     """Split the variance of the workers' mean task times, round by round, into its sources.
 

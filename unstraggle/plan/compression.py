@@ -11,6 +11,7 @@ import numpy as np
 
 from ..checks import require_count
 from ..codes.quantized import Model, require_bits, require_dim
+from ..doors import door
 from ..errors import Invalid
 from ..quantizers import Codec, Plain, of_bits
 from ..scheme.code import FULL_BITS
@@ -83,6 +84,7 @@ class Compression:
         return "\n".join(lines)
 
 
+@door
 def compression(
     dim: int,
     bandwidth: float,

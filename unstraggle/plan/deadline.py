@@ -15,8 +15,9 @@ from ..checks import require_workers
 from ..codes.approximate import row_sums
 from ..codes.optimally_structured import optimally_structured, overlap
 from ..codes.quantized import with_bits
+from ..doors import door
 from ..errors import Invalid
-from ..latency import Heterogeneous
+from ..latency import FixedCost, Heterogeneous
 from ..latency.base import per_task
 from ..scheme.arrivals import Survival
 from ..scheme.code import Code
@@ -60,6 +61,7 @@ class Trial:
         return self.tau * (1 + self.error)
 
 
+@door
 def deadline(
     latency: Any,
     n: int,
@@ -81,6 +83,9 @@ def deadline(
     The p_i are those of the work that the code really gives each worker, which keeps it unbiased. budget: bits per coordinate
     of all workers together, allocated with the code (needs dim); bandwidth: bytes/s per worker, whose transfer then counts
     (needs dim). Returns the code together with `Deadline(tau)`: use neither without the other.
+
+    Workers are taken to be free when a round begins: a closed form does not know what those that were late have left of their
+    tasks. Where that counts, p is too small, and the code biased: simulate(plan, latency, carry=True) shows how much.
 
     cost: seconds, up to a factor that is the same for all deadlines. params: "tau", "p", "error" (the bound), "bits".
 
@@ -116,7 +121,7 @@ def deadline(
 def _range(latency: Any, n: int, k: int) -> Floats:
     """From deadlines that hardly anyone meets to ones that nearly everyone who answers does, also with some more work."""
     times = np.geomspace(1e-9, 1e9, 2000)
-    late = np.array([np.mean(_survival(latency, np.full(n, max(1.0, n / k)), t)) for t in times])
+    late = np.array([np.mean(_survival(latency, np.full(n, max(1.0, n / k)), t, k / n)) for t in times])
     if late[-1] >= 1:
         return np.empty(0)
     low, high = times[late < max(0.995, late[-1] + 1e-12)][0], times[late <= late[-1] + 0.002][0]
@@ -131,7 +136,7 @@ def _trial(
     More weight is more work, which makes a worker later and worth less weight: going round this circle need not settle, so that
     every code on the way is scored as it is, by what it is made from.
     """
-    late = partial(_late, latency, tau=tau, dim=dim, bandwidth=bandwidth)
+    late = partial(_late, latency, tau=tau, dim=dim, bandwidth=bandwidth, tasks=k / n)
     found = [each for work in _starts(late, n) for each in _circle(late, k, tau, work, dim, budget, omega)]
     return min(found, key=lambda trial: trial.error, default=None)
 
@@ -185,11 +190,13 @@ def _error(p: Floats, noise: Floats, weights: Floats, k: int) -> float:
     return float((prices * weights**2).sum()) / k**2
 
 
-def _late(latency: Any, work: Floats, *, tau: float, sent: Any, dim: int | None, bandwidth: float | None) -> Floats:
+def _late(
+    latency: Any, work: Floats, *, tau: float, sent: Any, dim: int | None, bandwidth: float | None, tasks: float
+) -> Floats:
     """(n,) probability that a worker's message is not there at tau; a worker without work is never heard."""
     transfer = 0.0 if bandwidth is None or dim is None else dim * (32 if sent is None else sent) / 8 / bandwidth
     left = np.broadcast_to(np.asarray(tau - transfer, dtype=float), work.shape)
-    late = _survival(latency, np.maximum(work, 1e-12), np.maximum(left, 0.0))
+    late = _survival(latency, np.maximum(work, 1e-12), np.maximum(left, 0.0), tasks)
     return np.where((work > 0) & (left > 0) & (late < NEVER), late, 1.0)
 
 
@@ -203,8 +210,11 @@ def late_shares(latency: Any, n: int, tau: float) -> Floats:
     return _survival(latency, np.ones(n), tau)
 
 
-def _survival(latency: Any, work: Floats, tau: Any) -> Floats:
+def _survival(latency: Any, work: Floats, tau: Any, tasks: float = 1.0) -> Floats:
+    """P(late) of workers with so much work, in so many tasks a unit, each of which may have a fixed cost."""
     taus = np.broadcast_to(np.asarray(tau, dtype=float), work.shape)
+    if isinstance(latency, FixedCost):
+        return _survival(latency.base, work, np.maximum(taus - np.asarray(latency.seconds) * work * tasks, 0.0), tasks)
     if isinstance(latency, Heterogeneous):
         return np.array([float(model.survival(w, t)) for model, w, t in zip(latency.workers, work, taus, strict=True)])
     return np.broadcast_to(np.asarray(latency.survival(work, taus), dtype=float), work.shape)
@@ -228,12 +238,13 @@ def _unbiased(code: Code, trial: Trial) -> Code:
 
 
 def _require(latency: Any, n: int, dim: Any, budget: Any, bandwidth: Any) -> None:
-    if not isinstance(latency, Survival) or per_task(latency):
+    model = latency.base if isinstance(latency, FixedCost) else latency
+    if not isinstance(model, Survival) or per_task(model):
         raise Invalid(
             f"deadline needs a latency model that knows P(late), with one speed per worker and round, but got {latency!r}."
         )
-    if isinstance(latency, Heterogeneous) and latency.n != n:
-        raise Invalid(f"deadline got a latency model of {latency.n} workers for n={n}.")
+    if isinstance(model, Heterogeneous) and model.n != n:
+        raise Invalid(f"deadline got a latency model of {model.n} workers for n={n}.")
     if (budget is not None or bandwidth is not None) and (dim is None or dim < 1):
         raise Invalid(
             f"deadline needs dim >= 1, the coordinates of a gradient, for a budget or a bandwidth, but got dim={dim!r}."

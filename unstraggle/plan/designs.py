@@ -7,7 +7,7 @@ with its support does, so random coefficients tell its time; finalists are evalu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
@@ -28,12 +28,10 @@ from ..codes import (
 from ..scheme.code import Code
 from ..scheme.decoders import Linear, Span, parts_of
 from ..scheme.recovery import By
-from .draws import Times, smallest
+from .draws import Clock, Times, smallest
 from .recipe import Recipe
 
 Kind = Literal["correlated", "uncorrelated", "hybrid"]
-Clock = Callable[[Times], Times]
-"""From arrivals (r, n, steps) to the ends (r,) of the rounds."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..checks import require_count
 from ..codes.approximate import gains, numbers, require_gamma, require_omega, require_probabilities
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..scheme.code import Code
@@ -72,6 +73,7 @@ class Piece:
         return np.asarray(self.second - np.outer(self.mean, self.mean))
 
 
+@door
 def mean_squared_error(
     code: Code,
     p: ArrayLike,
@@ -113,6 +115,7 @@ def mean_squared_error(
     return Error(total, bias, straggling, quantising, float(products.sum()), mean, (total - half, total + half))
 
 
+@door
 def lemma_bound(code: Code, p: ArrayLike, omega: ArrayLike = 0.0, gamma: float = 1.0, norm: float = 1.0) -> float:
     """No unbiased code with these fixed weights errs more while partial gradients are at most `norm` long ([C] Lemma 1).
 
@@ -134,6 +137,7 @@ def lemma_bound(code: Code, p: ArrayLike, omega: ArrayLike = 0.0, gamma: float =
     return float(norm**2 * (((1 - late) * price)[sender] * weights**2).sum())
 
 
+@door
 def least_bound(p: ArrayLike, k: int, omega: ArrayLike = 0.0, gamma: float = 1.0, norm: float = 1.0) -> float:
     """norm^2 k^2 / Delta, the least that `lemma_bound` can be, which `optimally_structured` attains ([C] Theorem 1).
 

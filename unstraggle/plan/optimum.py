@@ -114,11 +114,15 @@ def _linear(model: Sampled, total: float) -> tuple[Vector, float]:
     """Minimise the mean over rounds of z_r, z_r >= T_(n-s) S_s for all s, with S the cumulated work: exact for these rounds."""
     rounds, n = model.times.shape
     ranks = np.arange(1, n + 1)
+    unending = np.asarray(np.isinf(model.times).any(axis=0))[
+        ::-1
+    ]  # blocks that so many stragglers can hold up for ever: they stay empty
     r, s = np.divmod(np.arange(rounds * n), n)
     lower = csr_array(np.tril(np.ones((n, n))) * ranks)
-    scaled = coo_array((model.times[r, n - 1 - s], (np.arange(rounds * n), s)), shape=(rounds * n, n)).tocsr() @ lower
+    times = np.where(unending[s], 0.0, model.times[r, n - 1 - s])
+    scaled = coo_array((times, (np.arange(rounds * n), s)), shape=(rounds * n, n)).tocsr() @ lower
     epigraph = coo_array((-np.ones(rounds * n), (np.arange(rounds * n), r)), shape=(rounds * n, rounds)).tocsr()
-    scale = float(model.times.mean()) * total
+    scale = float(times.mean()) * total
     objective = np.concatenate([np.zeros(n), np.full(rounds, 1 / rounds)])
     budget = np.concatenate([np.ones(n), np.zeros(rounds)])[None, :]
     constraints: Any = hstack([scaled * (total / scale), epigraph])
@@ -128,7 +132,7 @@ def _linear(model: Sampled, total: float) -> tuple[Vector, float]:
         b_ub=np.zeros(rounds * n),
         A_eq=budget,
         b_eq=[1.0],
-        bounds=(0, None),
+        bounds=[(0, 0 if empty else None) for empty in (*unending, *[False] * rounds)],
         method="highs",
     )
     solution: Any = found

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..checks import require_load
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..scheme.arrivals import Latency
@@ -25,6 +26,7 @@ RESOLUTION = 0.005
 """Plans that gain less time than this fraction over a cheaper one are left out of the front."""
 
 
+@door
 def orders(
     latency: Latency,
     n: int,
@@ -38,6 +40,7 @@ def orders(
     rounds: int = 40_000,
     rng: Seed = 0,
     progress: Progress | None = None,
+    carry: bool = True,
 ) -> Front:
     """The front of expected time against messages per round, over the codes of [A] with at most `load` tasks per worker.
 
@@ -45,9 +48,10 @@ def orders(
     hybrids with every order vector; recovery by rule and by span. Clusters take workers in their order: where these differ,
     list fast and slow ones mixed. max_messages limits the mean of messages sent per round, max_bytes that of bytes for
     gradients of `dim` coordinates at 32 bits, max_noise_gain the worst noise gain. All designs see the same random numbers:
-    few rounds for all, `rounds` for those near the front. Intervals take rounds to be independent. Where workers may never
-    answer, the designs are kept whose simulated rounds all ended; `Invalid` if there is none, or none within the limits.
-    Simulated means do not show that a mean is infinite (Pareto with shape <= 1): ask `latency.order_statistics(n)`.
+    few rounds for all, `rounds` for those near the front. carry: workers stay in the tasks that they are in when a round ends,
+    as real ones do; without it every round starts with free workers, as in [A]. Where workers may never answer, the designs
+    are kept whose simulated rounds all ended; `Invalid` if there is none, or none within the limits. Simulated means do not
+    show that a mean is infinite (Pareto with shape <= 1): ask `latency.order_statistics(n)`.
 
     Plans: messages (mean), bound (no exact code on whole partial gradients is faster), params with clusters, load, orders and
     design. Do not plan by a family of latencies when there is a trace: pass `Empirical` or `Replay`.
@@ -61,12 +65,12 @@ def orders(
     require_latency("orders", latency)
     _require_limit("max_noise_gain", max_noise_gain)
     rounds, random = require_rounds("orders", rounds), generator(rng)
-    search = Search(latency, n, load, _kinds(by), _message_limit(max_messages, max_bytes, dim), progress)
+    search = Search(latency, n, load, _kinds(by), _message_limit(max_messages, max_bytes, dim), progress, carry)
     finalists = search.finalists(rounds, random, all_kinds=max_noise_gain is not None)
-    draws = Draws(latency, n, load, rounds, random)
+    draws = Draws(latency, n, load, rounds, random, carry)
     points = search.evaluate(finalists, draws, "last stage", real=True)
     bound = _work_limit(draws)
-    return Front(tuple(_plan(point, bound, rounds) for point in _chosen(search, points, max_noise_gain)))
+    return Front(tuple(_plan(point, bound, rounds, carry) for point in _chosen(search, points, max_noise_gain)))
 
 
 def _chosen(search: Search, points: list[Point], max_noise_gain: float | None) -> list[Point]:
@@ -104,7 +108,7 @@ def _nothing_left(search: Search, points: list[Point], max_noise_gain: float | N
     return f"orders found no design with a noise gain of at most {max_noise_gain:g} within the other limits. Allow more of it."
 
 
-def _plan(point: Point, bound: float | None, rounds: int) -> Plan:
+def _plan(point: Point, bound: float | None, rounds: int, carry: bool) -> Plan:
     design = point.design
     params = {
         "clusters": design.clusters,
@@ -114,6 +118,7 @@ def _plan(point: Point, bound: float | None, rounds: int) -> Plan:
         "by": design.by,
         "messages_ci95": list(point.messages.ci95),
         "rounds": rounds,
+        "carry": carry,
     }
     cost, ci95, messages = point.time.mean, point.time.ci95, point.messages.mean
     return Plan(design.name, design.build, cost, ci95, Recovered(design.by), bound, messages, params)

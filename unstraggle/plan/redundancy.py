@@ -9,13 +9,14 @@ import numpy as np
 
 from ..checks import require_workers
 from ..codes import cyclic_repetition, fractional_repetition, uncoded
+from ..doors import door
 from ..errors import Invalid
 from ..latency.base import Family, OneSpeed, per_task
 from ..randomness import Seed, generator
 from ..scheme.arrivals import Latency, OrderStatistics
 from ..study.rounds import Sample
 from .base import Plan
-from .draws import Draws, Times, require_latency, require_rounds, sent, smallest
+from .draws import Draws, Times, require_latency, require_rounds, smallest
 from .recipe import Recipe
 
 
@@ -44,24 +45,26 @@ class Option(NamedTuple):
         }
 
 
-def redundancy(latency: Latency, n: int, *, rounds: int = 20_000, rng: Seed = 0) -> Plan:
+@door
+def redundancy(latency: Latency, n: int, *, rounds: int = 20_000, rng: Seed = 0, carry: bool = True) -> Plan:
     """The s for which a code with one message per worker takes least time, among cyclic and fractional repetition.
 
-    Waiting for all n workers is s = 0 and may win: then coding does not pay. For cyclic repetition the time is exact,
-    (s + 1) E[T_(n - s)], where the latency model knows its order statistics. All else (fractional repetition, workers that
-    differ, fresh draws for every task, networks) is simulated on common random numbers. Means of fractional repetition and
-    of known families that are infinite count as such; `Invalid` if nothing finite is left.
+    Waiting for all n workers is s = 0 and may win: then coding does not pay. All is simulated on common random numbers, in
+    rounds that follow one another: workers stay in the tasks that they are in when one ends. carry=False lets every round
+    start with free workers, as closed forms do; cyclic repetition then takes exactly (s + 1) E[T_(n - s)] where the latency
+    model knows its order statistics. Means of known families that are infinite count as such; `Invalid` if nothing finite is
+    left.
 
     params: "n", "scheme", "s" and "table", a row for every scheme and s with time and ci95 (None where infinite), which
     `plots.redundancy_curve` draws. Codes that send several messages use slow workers better: see `orders`.
 
     >>> from unstraggle.latency import ShiftedExponential
-    >>> [redundancy(ShiftedExponential(rate=10, shift=shift), n=20).name for shift in (0.05, 1.0)]
+    >>> [redundancy(ShiftedExponential(rate=10, shift=0.05), n=20, rounds=4000, carry=carry).name for carry in (False, True)]
     ['fractional_repetition(20, s=1)', 'uncoded(20)']
     """
     n = require_workers("redundancy", n)
     require_latency("redundancy", latency)
-    draws = Draws(latency, n, n, require_rounds("redundancy", rounds), generator(rng))
+    draws = Draws(latency, n, n, require_rounds("redundancy", rounds), generator(rng), carry)
     options = list(_cyclic(draws))
     options += [_repetition(draws, s, options[-1]) for s in range(1, n) if n % (s + 1) == 0]
     best = min(options, key=lambda option: (option.time, option.s, option.scheme == "cyclic_repetition"))
@@ -77,14 +80,16 @@ def redundancy(latency: Latency, n: int, *, rounds: int = 20_000, rng: Seed = 0)
 def _cyclic(draws: Draws) -> Iterator[Option]:
     """Any n - s workers that have done s + 1 tasks; s = 0 waits for all."""
     exact = _exact(draws.latency, draws.n)
-    samples = None if exact is not None else _cyclic_times(draws)
+    samples = _cyclic_times(draws) if draws.carry or exact is None else None
     for s in range(draws.n):
-        scheme = "cyclic_repetition" if s else "uncoded"
-        if samples is not None:
-            yield Option(scheme, s, Sample(samples[s]).mean, Sample(samples[s]).ci95)
-        elif exact is not None:
+        scheme, time = "cyclic_repetition" if s else "uncoded", np.inf
+        if exact is not None:
             time = float((s + 1) * exact[draws.n - 1 - s])
-            yield Option(scheme, s, time, (time, time))
+        if samples is None or (exact is not None and (np.isinf(time) or s == 0)):
+            yield Option(scheme, s, time, (time, time))  # waiting for all leaves nobody in a task
+        else:
+            sample = Sample(samples[s], draws.carry)
+            yield Option(scheme, s, sample.mean, sample.ci95)
 
 
 def _exact(latency: Any, n: int) -> Times | None:
@@ -102,6 +107,8 @@ def _exact(latency: Any, n: int) -> Times | None:
 def _cyclic_times(draws: Draws) -> Times:
     """(n, rounds) times of cyclic repetition for every s."""
     n = draws.n
+    if draws.carry:
+        return np.stack([_times(draws, s, clusters=1)[0] for s in range(n)])
     if draws.speeds is not None:
         return np.asarray(np.sort(draws.speeds, axis=1).T[::-1] * np.arange(1, n + 1.0)[:, None])
     if draws.independent:
@@ -117,7 +124,7 @@ def _repetition(draws: Draws, s: int, whole: Option) -> Option:
     """
     if s + 1 == draws.n:
         return whole._replace(scheme="fractional_repetition")
-    sample = Sample(_times(draws, s, clusters=draws.n // (s + 1))[0])
+    sample = Sample(_times(draws, s, clusters=draws.n // (s + 1))[0], draws.carry)
     first = _exact(draws.latency, s + 1) if isinstance(draws.latency, Family) else None
     if first is not None and np.isinf(first[0]):
         return Option("fractional_repetition", s, np.inf, (np.inf, np.inf))
@@ -126,11 +133,12 @@ def _repetition(draws: Draws, s: int, whole: Option) -> Option:
 
 def _times(draws: Draws, s: int, clusters: int) -> tuple[Times, Times]:
     """(rounds,) times and messages of a one-message code of load s + 1 in equal clusters."""
-    size, times, messages = draws.n // clusters, [], []
-    for arrivals in draws.arrivals((s + 1,), clusters):
-        times.append(smallest(arrivals.reshape(-1, clusters, size), size - s).max(axis=1))
-        messages.append(sent(arrivals, times[-1]))
-    return np.concatenate(times), np.concatenate(messages)
+    size = draws.n // clusters
+
+    def clock(arrivals: Times) -> Times:
+        return np.asarray(smallest(arrivals.reshape(-1, clusters, size), size - s).max(axis=1))
+
+    return draws.ends((s + 1,), clusters, clock)
 
 
 def _messages(draws: Draws, option: Option) -> float:

@@ -126,15 +126,20 @@ class Sampled:
     def error(self, work: Vector) -> float:
         if self.exact:
             return 0.0
-        return float((self.times[:, ::-1] * work).max(axis=1).std() / np.sqrt(len(self.times)))
+        return float(_ends(self.times, work).max(axis=1).std() / np.sqrt(len(self.times)))
 
     def _last(self, work: Vector) -> NDArray[np.int64]:
         """(R,) the block that ends each round."""
         last = np.empty(len(self.times), dtype=np.int64)
         step = max(1, (1 << 22) // self.n)
         for at in range(0, len(last), step):
-            last[at : at + step] = np.argmax(self.times[at : at + step, ::-1] * work, axis=1)
+            last[at : at + step] = np.argmax(_ends(self.times[at : at + step], work), axis=1)
         return last
+
+
+def _ends(times: Vector, work: Vector) -> Vector:
+    """(R, n) when each block ends, 0 where it is empty and all before it, however long its last worker takes."""
+    return np.multiply(times[:, ::-1], work, out=np.zeros(times.shape), where=work > 0)
 
 
 @dataclass(frozen=True, eq=False)

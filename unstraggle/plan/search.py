@@ -16,7 +16,6 @@ from ..scheme.arrivals import Latency
 from ..scheme.recovery import By
 from ..statistics import NORMAL_975
 from .designs import (
-    Clock,
     Design,
     all_vectors,
     different_designs,
@@ -27,7 +26,7 @@ from .designs import (
     shared_designs,
     span_clock,
 )
-from .draws import Draws, sent
+from .draws import Clock, Draws
 from .front import distance, pareto, thinned
 
 EVERY_VECTOR = 12
@@ -46,6 +45,9 @@ DECODED = 8
 """By span one round in so many is decoded; from the others only the lower bound is taken."""
 LARGEST_SPAN = 64
 """Clusters with more workers are not tried by span: this takes long, and random codes of that size lose digits."""
+
+BATCHES = 16
+"""Batches that rounds which follow one another are cut into for an interval, at least."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -83,6 +85,7 @@ class Search:
     kinds: tuple[By, ...]
     limit: float
     progress: Progress | None = None
+    carry: bool = False
 
     def finalists(self, rounds: int, rng: np.random.Generator, all_kinds: bool) -> list[Design]:
         """Stages with few rounds for many designs and more for the better ones, each on fresh draws.
@@ -91,7 +94,7 @@ class Search:
         """
         designs = self._candidates()
         for number, (share, kept) in enumerate(STAGES, 1):
-            draws = Draws(self.latency, self.n, self.load, max(FEWEST, rounds // share), rng)
+            draws = Draws(self.latency, self.n, self.load, max(FEWEST, rounds // share), rng, self.carry)
             run = partial(self.evaluate, draws=draws, bound=number == 1)
             points = run(designs, label=f"stage {number} of {len(STAGES) + 1}")
             if number == 2 or (number == 1 and self.load > EVERY_VECTOR):
@@ -169,27 +172,20 @@ def _measure(design: Design, draws: Draws, bound: bool, real: bool) -> Point:
 
 
 def _plain(design: Design, draws: Draws, clock: Clock) -> Point:
-    times, messages = [], []
-    for arrivals in draws.arrivals(design.steps, design.clusters):
-        times.append(clock(arrivals))
-        messages.append(sent(arrivals, times[-1]))
-    return Point(design, _estimate(np.concatenate(times)), _estimate(np.concatenate(messages)))
+    times, messages = draws.ends(design.steps, design.clusters, clock)
+    return Point(design, _estimate(times, chained=draws.carry), _estimate(messages, chained=draws.carry))
 
 
 def _corrected(design: Design, draws: Draws, floor: Clock, clock: Clock) -> Point:
     """The mean of the cheap lower bound over all rounds, plus the mean of what it lacks over some of them."""
-    every: list[Any] = []
-    decoded: list[Any] = []
-    for arrivals in draws.arrivals(design.steps, design.clusters):
-        low, some = floor(arrivals), arrivals[: -(-len(arrivals) // DECODED)]
-        every.append((low, sent(arrivals, low)))
-        ends = clock(some)
-        part = [values[: len(some)] for values in every[-1]]
-        decoded.append((part[0], _gap(ends, part[0]), part[1], sent(some, ends) - part[1]))
-    bounds, parts = ([np.concatenate(column) for column in zip(*rows, strict=True)] for rows in (every, decoded))
+    some = -(-draws.rounds // DECODED)
+    bounds = draws.ends(design.steps, design.clusters, floor)
+    decoded = draws.ends(design.steps, design.clusters, clock, some)
+    lacks = _gap(decoded[0], bounds[0][:some]), decoded[1] - bounds[1][:some]
     if np.isinf(bounds[0]).any():  # the rule of a correlated design is no bound: by span it may end where by rule it never does
         return _plain(design, draws, clock)
-    return Point(design, _estimate(bounds[0], parts[:2]), _estimate(bounds[1], parts[2:]))
+    parts = ([bounds[kind][:some], lacks[kind]] for kind in (0, 1))
+    return Point(design, *(_estimate(values, part, draws.carry) for values, part in zip(bounds, parts, strict=True)))
 
 
 def _gap(ends: NDArray[np.float64], low: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -197,19 +193,29 @@ def _gap(ends: NDArray[np.float64], low: NDArray[np.float64]) -> NDArray[np.floa
     return np.asarray(np.subtract(ends, low, out=np.full(len(ends), np.inf), where=np.isfinite(ends)))
 
 
-def _estimate(values: NDArray[Any], decoded: Sequence[NDArray[Any]] = ()) -> Estimate:
+def _estimate(values: NDArray[Any], decoded: Sequence[NDArray[Any]] = (), chained: bool = False) -> Estimate:
     """The mean of values, or with `decoded` (some of the values, their gaps) the mean of values + gaps.
 
-    The decoded rounds are among the others, so the two means share a covariance.
+    The decoded rounds are among the others, so the two means share a covariance. Rounds that follow one another hang together,
+    the means of batches of them hardly.
     """
     mean = float(values.mean() + (decoded[1].mean() if decoded else 0.0))
     if not np.isfinite(mean) or (decoded and len(decoded[1]) < 2):
         return Estimate(mean, np.inf)
+    if chained:
+        size = max(1, min(len(part) for part in (values, *decoded)) // BATCHES)
+        values, decoded = _batched(values, size), [_batched(part, size) for part in decoded]
     variance = values.var(ddof=1) / len(values)
     if decoded:
         shared = np.cov(decoded[0], decoded[1])
         variance += shared[1, 1] / len(decoded[1]) + 2 * shared[0, 1] / len(values)
     return Estimate(mean, float(np.sqrt(max(variance, 0.0))))
+
+
+def _batched(values: NDArray[Any], size: int) -> NDArray[Any]:
+    """Means of so many values each."""
+    count = len(values) // size
+    return np.asarray(values[: count * size].reshape(count, size).mean(axis=1))
 
 
 def _means(points: Sequence[Point]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

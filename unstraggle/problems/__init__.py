@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import Accumulates, ComputesAll, Encodes, HasLoss, Problem, Restricts, Shares
+from .base import Accumulates, ComputesAll, Encodes, HasLoss, Listens, Problem, Restricts, Shares
 from .least_squares import LeastSquares
 from .logistic import Logistic
 
@@ -12,6 +12,7 @@ __all__ = [
     "Encodes",
     "HasLoss",
     "LeastSquares",
+    "Listens",
     "Logistic",
     "Problem",
     "Restricts",

@@ -15,7 +15,7 @@ class Problem(Protocol):
 
     The same arguments give the same numbers on whichever worker: randomness (batches, dropout) is seeded by step and part.
     Four members are all that a problem needs. What else it may do saves memory or time: `Restricts`, `Shares`, `Accumulates`,
-    `ComputesAll`, `Encodes` and `HasLoss`, which are recognised by their methods.
+    `Listens`, `ComputesAll`, `Encodes` and `HasLoss`, which are recognised by their methods.
     """
 
     @property
@@ -62,6 +62,18 @@ class Accumulates(Protocol):
 
     def accumulate(self, params: NDArray[Any], part: int, where: slice, step: int, coef: float, total: Any) -> Any:
         """total + coef times what `grad` gives, in place where total is not None."""
+        ...
+
+
+@runtime_checkable
+class Listens(Protocol):
+    """A problem that must know more of a round than parameters and step, such as which samples it is about."""
+
+    def hear(self, context: bytes) -> None:
+        """Take what came with an order (`Master.gradient(context=)`), before any gradient of the round is asked for.
+
+        A worker may miss rounds, so what comes must not build on what came before. It comes from the master, unchanged.
+        """
         ...
 
 

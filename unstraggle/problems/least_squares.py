@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from .linear import Linear, Vector, cut
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ..scheme.code import Code
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class LeastSquares(Linear):
     """Partitions of a regression data set, raw or encoded.
@@ -26,6 +28,7 @@ class LeastSquares(Linear):
     """
 
     @classmethod
+    @door
     def split(cls, features: ArrayLike, labels: ArrayLike, parts: int | Sequence[float]) -> LeastSquares:
         """Cut samples into contiguous partitions: so many of equal size, or with the given fractions."""
         if np.ndim(features) != 2 or np.shape(labels) != np.shape(features)[:1]:
@@ -36,6 +39,7 @@ class LeastSquares(Linear):
         return cls(cut(features, labels, parts))
 
     @classmethod
+    @door
     def for_code(cls, code: Code, features: ArrayLike, labels: ArrayLike) -> LeastSquares:
         """The partitions that a code's workers hold: raw ones of the code's shares, or encoded ones."""
         if code.data is None:

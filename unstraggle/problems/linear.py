@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..blocks import block_slices
+from ..checks import require_count
 
 Vector = NDArray[np.float64]
 Data = tuple[NDArray[np.float64], Vector]
@@ -72,5 +73,7 @@ class Linear(ABC):
 def cut(features: ArrayLike, labels: ArrayLike, parts: int | Sequence[float]) -> tuple[Data, ...]:
     """Samples in contiguous partitions: so many of equal size, or with the given fractions."""
     x, y = np.asarray(features, dtype=float), np.asarray(labels, dtype=float)
-    fractions = [1 / parts] * parts if isinstance(parts, int) else list(parts)
-    return tuple((x[rows], y[rows]) for rows in block_slices(len(x), fractions))
+    if isinstance(parts, int):
+        count = require_count("A problem", "parts", parts, 1, 10**6, "Give the number of partitions.")
+        parts = [1 / count] * count
+    return tuple((x[rows], y[rows]) for rows in block_slices(len(x), list(parts)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from .linear import Linear, Vector, cut
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..scheme.code import Code
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class Logistic(Linear):
     """Partitions of a data set with labels 0 and 1. ridge: of every sample, so that sums over samples stay sums.
@@ -29,6 +31,7 @@ class Logistic(Linear):
     ridge: float = 0.0
 
     @classmethod
+    @door
     def split(cls, features: ArrayLike, labels: ArrayLike, parts: int | Sequence[float], ridge: float = 0.0) -> Logistic:
         """Cut samples into contiguous partitions: so many of equal size, or with the given fractions."""
         shapes = np.shape(features), np.shape(labels)
@@ -39,6 +42,7 @@ class Logistic(Linear):
         return cls(cut(features, labels, parts), ridge)
 
     @classmethod
+    @door
     def random(cls, code: Code, dim: int = 100, samples: int = 4000, ridge: float = 1e-3, rng: Seed = 0) -> Logistic:
         """Data drawn from a logistic model, in the partitions that a code wants."""
         random = generator(rng)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import require_count
+from ..doors import door
 from ..errors import Invalid
 from .decoding import accumulate, as_list, decode
 from .encoding import as_vector, encode
@@ -69,6 +70,7 @@ class Unbiased(Codec, Protocol):
         ...
 
 
+@door
 def omega_of(codec: Codec, dim: int, model: Model = "paper") -> float:
     """The codec's bound of its relative error; 1 for one that states none, as if nothing had been sent."""
     bound = getattr(codec, "omega", None)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ..doors import door
 from .base import Unbiased
 from .plain import PLAIN
 from .qsgd import QSGD
 from .sign import Sign
 
 
+@door
 def of_bits(bits: int, bucket: int | None = None) -> Unbiased:
     """Sign for 1 bit, QSGD for 2 to 16, Plain for 32. bucket: coordinates that share a norm.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from . import cpu
 from .layout import Kind, blocks_of
@@ -19,6 +20,7 @@ MIXED_CHUNK = 1 << 7
 """Blocks of the sum that stay in cache while messages of several formats are added to them."""
 
 
+@door
 def decode(payload: Any, *, out: Floats | None = None, threads: int = 1) -> Floats:
     """The vector of any payload, whichever quantiser made it.
 
@@ -35,6 +37,7 @@ def decode(payload: Any, *, out: Floats | None = None, threads: int = 1) -> Floa
     return target
 
 
+@door
 def accumulate(out: Floats, payloads: Any, weights: ArrayLike, *, threads: int = 1) -> Floats:
     """out += weight * decode(payload); with lists, the sum of that in one pass over out. Payloads may differ in kind and bits.
 
@@ -62,7 +65,11 @@ def accumulate(out: Floats, payloads: Any, weights: ArrayLike, *, threads: int =
 
 def as_list(payloads: Any, weights: ArrayLike) -> list[Any]:
     """The payloads; one, where there is one number for it."""
-    return [payloads] if np.ndim(weights) == 0 else list(payloads)
+    if np.ndim(weights) == 0:
+        return [payloads]
+    if isinstance(payloads, type) or not isinstance(payloads, Iterable):
+        raise Invalid(f"accumulate needs a list of payloads for a list of weights, but got {type(payloads).__name__}.")
+    return list(payloads)
 
 
 def _target(out: Floats, length: int) -> Floats:

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..doors import door
 from ..errors import Invalid
 from .base import Codec, Floats, Model, omega_of, sealed
 from .encoding import as_vector
 
 
+@door
 class ErrorFeedback:
     """A codec with memory around one without: it encodes v = x + error and keeps error = v - what the payload says.
 

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import require_count
+from ..doors import door
 from .base import Coded, Model, require_bucket, require_dim
 from .layout import Format, Kind
 
 
+@door
 @dataclass(frozen=True)
 class QSGD(Coded):
     """Unbiased random rounding to s = 2^(bits - 1) - 1 levels on each side of zero (Alistarh et al. 2017; [C]).

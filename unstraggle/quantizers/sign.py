@@ -8,10 +8,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from .base import Coded, Model, require_bucket, require_dim
 from .layout import Format, Kind
 
 
+@door
 @dataclass(frozen=True)
 class Sign(Coded):
     """Plus or minus the norm, plus with probability (1 + x / norm) / 2: the one-bit quantiser of 1-bit SGC.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..doors import door
 from .identity import Identity
 from .layout import BLOCK
 from .qsgd import QSGD
 from .sign import Sign
 
 
+@door
 def warmup(*bits: int) -> None:
     """Compile the kernels of these numbers of bits, or load them from the cache: 1 for Sign, 2 to 16 for QSGD, 32 for Identity.
 

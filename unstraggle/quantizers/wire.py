@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from . import cpu
 from .layout import BLOCK, HEADER, Format, Kind
@@ -79,6 +80,7 @@ def header(format: Format, length: int, seed: int, checksum: int) -> bytes:
     return FIELDS.pack(*fields)
 
 
+@door
 def read(payload: Any, threads: int = 1) -> Payload:
     """Check a payload and give what it says. Raises `Invalid` for whatever is not a whole, unchanged payload.
 

@@ -7,21 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Arrived:
-    """A message of round `round` is at the master."""
+    """A message of round `round` is at the master. ticket: the request that it answers, where sums are sent on request."""
 
     message: int
     time: float
     round: int = 0
+    ticket: int = 0
 
 
 @dataclass(slots=True)
 class Finished:
-    """A worker has done task `task` of the code's table; its message may follow later."""
+    """A worker has done task `task` of the code's table, and is free. epoch: as in the word by which it got the task."""
 
     worker: int
     task: int
     time: float
     round: int = 0
+    epoch: int = 0
 
 
 @dataclass(slots=True)

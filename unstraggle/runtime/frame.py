@@ -3,14 +3,15 @@
 | byte | type | what |
 |---|---|---|
 | 0 | 4 bytes | 89 55 53 46, "\\x89USF" |
-| 4 | uint16 | version, 2 |
+| 4 | uint16 | version, 3 |
 | 6 | uint16 | tasks t whose times follow |
 | 8 | uint32 | worker |
 | 12 | uint32 | message |
 | 16 | int64 | round |
 | 24 | uint64 | bytes of the payload |
 | 32 | uint64 | checksum of the payload |
-| 40 | float64 each | start and end of each of the t tasks, in seconds since the start of the round |
+| 40 | uint64 | ticket: the request that it answers, 0 for none |
+| 48 | float64 each | start and end of each of the t tasks, in seconds since the start of the round |
 | then | | zeros up to a multiple of 64 bytes, then the payload |
 
 Everything is little-endian.
@@ -26,12 +27,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from .message import Bytes, Message
 
 MAGIC = b"\x89USF"
-VERSION = 2
-HEADER = struct.Struct("<4sHHIIqQQ")
+VERSION = 3
+HEADER = struct.Struct("<4sHHIIqQQQ")
 ALIGN = 64
 MOST_TASKS = 2**16 - 1
 COLUMNS, ROWS = 512, 256
@@ -51,6 +53,7 @@ def _weights() -> NDArray[np.uint64]:
 WEIGHTS = _weights()
 
 
+@door
 def checksum(payload: Bytes) -> int:
     """Of the payload's 64-bit words and where each stands: a change, a rotation, or an exchange shows, at the speed of memory.
 
@@ -84,12 +87,12 @@ def head_size(tasks: int) -> int:
     return -(-(HEADER.size + 16 * min(tasks, MOST_TASKS)) // ALIGN) * ALIGN
 
 
-def head(worker: int, index: int, round: int, size: int, total: int, times: Sequence[float]) -> bytes:
+def head(worker: int, index: int, round: int, size: int, total: int, times: Sequence[float], ticket: int = 0) -> bytes:
     """What stands before a payload of `size` bytes and checksum `total`. times: start, end, start, end, ... of the tasks."""
     tasks = len(times) // 2
     if tasks > MOST_TASKS:
-        return head(worker, index, round, size, total, times[-2 * MOST_TASKS :])
-    return HEADER.pack(MAGIC, VERSION, tasks, worker, index, round, size, total) + _times(tasks).pack(*times)
+        return head(worker, index, round, size, total, times[-2 * MOST_TASKS :], ticket)
+    return HEADER.pack(MAGIC, VERSION, tasks, worker, index, round, size, total, ticket) + _times(tasks).pack(*times)
 
 
 @cache
@@ -105,7 +108,7 @@ def read(frame: Any, time: float, checked: bool = True) -> Message:
     """
     if len(frame) < HEADER.size:
         raise Invalid(f"A frame has at least {HEADER.size} bytes, but got {len(frame)}. It was cut off.")
-    magic, version, tasks, worker, index, round, size, total = HEADER.unpack_from(frame)
+    magic, version, tasks, worker, index, round, size, total, ticket = HEADER.unpack_from(frame)
     if magic != MAGIC or version != VERSION:
         raise Invalid(
             f"A frame starts with {MAGIC!r} and version {VERSION}, but got {magic!r} and {version}. "
@@ -116,4 +119,4 @@ def read(frame: Any, time: float, checked: bool = True) -> Message:
     if start + size > len(frame):
         raise Invalid(f"A frame for {size} bytes of payload has {start + size} bytes, but got {len(frame)}. It was cut off.")
     times = between.unpack_from(frame, HEADER.size)
-    return Message(worker, index, round, time, frame[start : start + size], total if checked else None, times)
+    return Message(worker, index, round, time, frame[start : start + size], total if checked else None, times, ticket)

@@ -21,7 +21,7 @@ from ..scheme.code import Code
 from . import frame
 from .message import Message
 from .payload import number_type, payload_sizes
-from .sums import weighted_sum
+from .sums import finite, weighted_sum
 
 AT_ONCE, CODED_AT_ONCE = 4, 16
 """Plain vectors, and payloads of codecs, added in one pass: one at a time, the sum would be read and written as often."""
@@ -73,10 +73,11 @@ class Gather:
             self._checked[index] = message, self._read(message)
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Take checked messages. Where weights are known, of equal ones only the first, and add those whose turn it is."""
+        """Take checked messages. Where weights are known, of equal ones only the first, and add those whose turn it is; else
+        nothing is added before the end, and a message takes the place of an earlier one."""
         for message in messages:
             place = self._place[message.index]
-            if place not in self._at:
+            if self._known is None or place not in self._at:
                 self._at[place] = message.index
                 self._vectors[message.index] = self._vector(message)
         while self._next < self._places and all(place in self._at for place in self._turn()):
@@ -94,6 +95,11 @@ class Gather:
             if (track, block) not in self._begun:
                 total[track, self._slices[block]] = 0
         return total
+
+    def broken(self, messages: Sequence[Message]) -> list[int]:
+        """The workers in whose numbers there is NaN or infinity; codecs refuse to send such."""
+        plain = [message for message in messages if self._plain[message.index]]
+        return sorted({m.worker for m in plain if not finite(m.payload.view(self._numbers))})
 
     def _turn(self) -> range:
         """The places that are added next."""

@@ -14,12 +14,22 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
-    """Tell a worker which task of the code's table to do next."""
+class Tell:
+    """A word to a worker in a round whose tasks are handed out.
+
+    task: what to do after what it was given before, a row of the code's table; -1: nothing more. done, counts: a task that it
+    has finished, and whether its result goes into the worker's sum or is dropped. ticket: send the sum, which holds `count`
+    results by now, and say that it is the answer to this. epoch: with a new one the worker forgets what it did in this round.
+    """
 
     worker: int
-    task: int
     round: int
+    epoch: int = 0
+    task: int = -1
+    done: int = -1
+    counts: bool = False
+    ticket: int = 0
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +63,4 @@ class Fail:
     details: str = ""
 
 
-Instruction = Ask | Next | Cancel | Until | Say | Fail
+Instruction = Ask | Tell | Cancel | Until | Say | Fail

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..checks import require_writable
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..scheme.code import Code
 from ..scheme.stop import Planned, Stop, code_and_stop
@@ -17,6 +21,8 @@ from . import instructions as instruction_kinds
 from .events import Event
 from .instructions import Instruction
 from .round import Round, Terms
+
+log = logging.getLogger("unstraggle")
 
 EVENTS = {kind.__name__: kind for kind in event_kinds.Event.__args__}
 INSTRUCTIONS = {kind.__name__: kind for kind in instruction_kinds.Instruction.__args__}
@@ -30,13 +36,12 @@ class Log:
     """Writes JSON lines: one where a round begins, then one for every time it was fed. Without a path it does nothing."""
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
-        self._file = None if path is None else Path(path).open("w", encoding="utf-8")  # noqa: SIM115, closed by close()
+        self._file = None if path is None else require_writable("log", path).open("w", encoding="utf-8")
 
     def begin(self, round: Round) -> None:
         if self._file is not None:
             terms = asdict(round.terms) | {"suspects": sorted(round.terms.suspects)}
-            self._file.flush()  # what a killed run leaves is whole up to its last round
-            self._write({"round": round.number, "code": round.code.name, "stop": str(round.stop), "terms": terms})
+            self._write({"round": round.number, "code": round.code.name, "stop": str(round.stop), "terms": terms}, flush=True)
 
     def add(self, events: Iterable[Event], instructions: Iterable[Instruction]) -> None:
         if self._file is not None:
@@ -44,14 +49,32 @@ class Log:
 
     def close(self) -> None:
         if self._file is not None:
+            self._try(self._file.flush)
+        if self._file is not None:
             self._file.close()
             self._file = None
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, line: dict[str, Any], *, flush: bool = False) -> None:
+        """flush: what stands before it, so that what a killed run leaves is whole up to its last round."""
         assert self._file is not None
-        self._file.write(json.dumps(line) + "\n")
+        if flush:
+            self._try(self._file.flush)
+        if self._file is not None:
+            self._try(self._file.write, json.dumps(line) + "\n")
+
+    def _try(self, what: Callable[..., object], *arguments: str) -> None:
+        """A disk that is full costs the log, and not the run."""
+        try:
+            what(*arguments)
+        except OSError as error:
+            assert self._file is not None
+            log.warning("The log %s cannot be written any more, and the run goes on without it: %s", self._file.name, error)
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
 
 
+@door
 def replay_log(path: str | os.PathLike[str], code: Code | Planned, stop: Stop | None = None) -> list[Round]:
     """Feed the recorded events to new rounds; raises `Diverged` at the first decision that is not the recorded one."""
     code, stop = code_and_stop(code, stop)
@@ -89,7 +112,8 @@ def _rounds(path: Path) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]
 
 def _terms(found: dict[str, Any]) -> Terms:
     lost = tuple((worker, returns) for worker, returns in found["lost"])
-    return Terms(**{**found, "lost": lost, "suspects": frozenset(found["suspects"])})
+    busy = tuple(found["busy"])
+    return Terms(**{**found, "lost": lost, "suspects": frozenset(found["suspects"]), "busy": busy})
 
 
 def _named(one: Any) -> list[Any]:

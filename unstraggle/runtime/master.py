@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import statistics
 import threading
 from collections import deque
@@ -13,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engines.base import Engine, Sampled
+from ..doors import door
+from ..engines.base import Engine, Sampled, Tells, require_tells
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
 from ..scheme.noise import require_digits
@@ -23,13 +26,15 @@ from ..scheme.stop import Planned, Stop, code_and_stop
 from .estimate import Estimate
 from .events import Arrived, Dropped, Elapsed, Event
 from .gather import Gather
-from .instructions import Ask, Cancel, Fail, Instruction, Say, Until
+from .instructions import Ask, Cancel, Fail, Instruction, Say, Tell, Until
+from .interrupts import LOOK, Interrupts
 from .log import Log
 from .message import Incoming, Message, Order, WorkerFailed
 from .recorder import Recorder
 from .round import Round, Terms
 from .states import Shortfall, State
 from .step import spent
+from .sums import finite
 
 log = logging.getLogger("unstraggle")
 
@@ -45,6 +50,7 @@ FIRST_LIMIT = 1.0
 """Seconds after which a patient master that waits asks again while the usual time is not known; then twice that, and so on."""
 
 
+@door
 class Master:
     """Gradients, round after round, from workers of which some are late, lost or wrong.
 
@@ -92,32 +98,56 @@ class Master:
         self._lost: dict[int, bool] = {}
         self._suspects: set[int] = set()
         self._sampled = isinstance(engine, Sampled) and engine.sampled
+        self._forgets = self._sampled and not getattr(engine, "carry", False)
         self._count, self._busy = 0, threading.Lock()
         self._left: float | None = None
+        self._busy_workers: tuple[int, ...] = ()
         self._eps = require_digits(self.code, np.dtype(engine.problem.dtype))
-        self._log, self._recorder = Log(log), Recorder(self.code, trace)
-        engine.open(self.code)
+        require_tells(engine, self.code)
+        self._recorder, self._log = Recorder(self.code, trace), Log(log)
         self._gathers: tuple[Code, Gather] | None = None
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._log.close)
+            engine.open(self.code)
+            undo.pop_all()
 
-    def gradient(self, params: NDArray[Any], step: int | None = None, *, delays: NDArray[np.float64] | None = None) -> Estimate:
-        """The gradient at params (dim,). step: seeds what the problem draws, by default the number of the round."""
+    def gradient(
+        self,
+        params: NDArray[Any],
+        step: int | None = None,
+        *,
+        delays: NDArray[np.float64] | None = None,
+        context: bytes = b"",
+    ) -> Estimate:
+        """The gradient at params (dim,). step: seeds what the problem draws, by default the number of the round.
+
+        context: what else workers must know in this round, for problems that listen (`problems.Listens`).
+        """
         if not self._busy.acquire(blocking=False):
             raise Invalid("A master computes one gradient at a time, but another thread is in one. Use one master per thread.")
         try:
-            return self._gradient(_checked(params, self.engine), step, delays)
+            with Interrupts() as interrupts:
+                return self._gradient(_checked(params, self.engine), step, delays, context, interrupts)
         finally:
             self._busy.release()
 
-    def _gradient(self, values: NDArray[Any], step: int | None, delays: NDArray[np.float64] | None) -> Estimate:
+    def _gradient(
+        self,
+        values: NDArray[Any],
+        step: int | None,
+        delays: NDArray[np.float64] | None,
+        context: bytes,
+        interrupts: Interrupts,
+    ) -> Estimate:
         number, self._count = self._count, self._count + 1
         code = self._code_of(number)
         changed = None if code is self.code else code
-        order = Order(number, number if step is None else step, values, None, delays, changed)
+        order = Order(number, number if step is None else step, values, None, delays, changed, context)
         round = Round(code, self.stop, number, self._terms())
         current = Current(self.engine, self._gather(code), round, order, self._log, self._left)
         self._left = None
         try:
-            current.run()
+            current.run(interrupts, math.inf if self._sampled else LOOK)
         except BaseException:
             self.engine.cancel(number, tuple(range(self.code.n)))
             raise
@@ -146,7 +176,8 @@ class Master:
         limit = None if self._patience is None else self._first_limit() if usual is None else self._patience * usual
         remind = None if self._sampled else FIRST_REMIND if usual is None else max(1.0, REMIND * usual)
         lost = tuple(sorted(self._lost.items()))
-        return Terms(self._policy, limit, remind, self._sending, lost, frozenset(self._suspects), self._eps)
+        suspects = frozenset(self._suspects)
+        return Terms(self._policy, limit, remind, self._sending, lost, suspects, self._eps, self._busy_workers)
 
     def _first_limit(self) -> float | None:
         """Who waits anyway may ask again before the usual time is known: messages may vanish in the first rounds, too."""
@@ -154,7 +185,7 @@ class Master:
 
     def _learn(self, round: Round) -> None:
         """Keep what the next round must know: who is lost, who failed, and how long a round takes."""
-        self._lost = round.lost
+        self._lost, self._busy_workers = round.lost, () if self._forgets else round.busy
         self._suspects -= set(self.code.messages.worker[round.got].tolist())
         self._suspects |= round.failures.keys()
         if round.state is State.DONE and round.time is not None:
@@ -187,8 +218,8 @@ class Current:
         self._until: float | None = None
         self.bytes = 0
 
-    def run(self) -> None:
-        """Start the round and take events until it is over."""
+    def run(self, interrupts: Interrupts, look: float) -> None:
+        """Start the round and take events until it is over. look: seconds between two looks for interrupts."""
         self._gather.clear()
         if self._left is not None:
             self.outside = max(0.0, self._engine.clock() - self._left)
@@ -196,26 +227,39 @@ class Current:
         self._log.begin(self.round)
         self._follow((), self.round.begin())
         while self.round.open:
-            incoming = self._engine.next(self._until)
+            incoming = self._engine.next(self._pause(look))
+            interrupts.heed()
+            if not incoming and not self._due():
+                continue
             events = tuple(map(self._event, incoming)) or (Elapsed(self._engine.clock()),)
             instructions = self.round.feed(*events)
             self._keep()
             self._follow(events, instructions)
         self._engine.cancel(self.round.number, tuple(range(self.round.code.n)))
 
+    def _pause(self, look: float) -> float | None:
+        """Until when to wait for events."""
+        soon = self._engine.clock() + look
+        until = soon if self._until is None else min(soon, self._until)
+        return until if until < math.inf else None
+
+    def _due(self) -> bool:
+        """Whether the round wants to be told that time has passed."""
+        return self._until is not None and self._engine.clock() >= self._until
+
     def _event(self, incoming: Incoming) -> Event:
         """What the round is told: damaged messages do not count as arrived."""
         if not isinstance(incoming, Message):
             return incoming
         if incoming.round != self.round.number or self.round.over:
-            return Arrived(incoming.index, incoming.time, incoming.round)
+            return Arrived(incoming.index, incoming.time, incoming.round, incoming.ticket)
         try:
             self._gather.check(incoming)
         except Invalid:
             return Dropped(incoming.index, incoming.time, damaged=True)
-        if not self.round.got[incoming.index]:
-            self._good.setdefault(incoming.index, incoming)
-        return Arrived(incoming.index, incoming.time, incoming.round)
+        if incoming.index not in self._good and self.round.expects(incoming.index, incoming.ticket):
+            self._good[incoming.index] = incoming
+        return Arrived(incoming.index, incoming.time, incoming.round, incoming.ticket)
 
     def _keep(self) -> None:
         """Take the payloads of messages that were good and counted, once each."""
@@ -233,6 +277,8 @@ class Current:
                 self._until = one.time
             elif isinstance(one, Cancel):
                 self._engine.cancel(one.round, one.workers)
+            elif isinstance(one, Tell):
+                self._tell(one)
             elif isinstance(one, Ask):
                 self._engine.start(replace(self._order, workers=one.workers))
             elif isinstance(one, Say):
@@ -242,6 +288,10 @@ class Current:
         if failure is not None:
             raise NotRecovered(failure.why) if failure.worker is None else WorkerFailed(failure.worker, failure.details)
 
+    def _tell(self, word: Tell) -> None:
+        assert isinstance(self._engine, Tells), "the master has looked at it before the first round"
+        self._engine.tell(word)
+
     # When it is over
 
     def estimate(self) -> Estimate:
@@ -249,6 +299,7 @@ class Current:
         round, senders = self.round, self.round.code.messages.worker
         skipped, wait = round.state is State.SKIPPED, float(round.clock if round.time is None else round.time)
         tracks = self._nothing() if skipped else self._gather.finish(round.decoded.weights)
+        fine = finite(tracks) or self._say_it_is_not_finite()
         used = set(senders[round.got].tolist())
         late = set(range(round.code.n)) - used - round.missed
         busy = set(senders[round.pending].tolist())
@@ -258,7 +309,8 @@ class Current:
             arrivals=self._arrivals(),
             round=round.number,
             step=self._order.step,
-            exact=not skipped and round.exact,
+            exact=not skipped and round.exact and fine,
+            finite=fine,
             residual=1.0 if skipped else round.decoded.residual,
             skipped=skipped,
             used=tuple(sorted(used)),
@@ -271,6 +323,18 @@ class Current:
             bytes=self.bytes,
             **spent(self.taken, wait, self._engine.clock(), self.outside, round.code.n, busy, round.missed),
         )
+
+    def _say_it_is_not_finite(self) -> bool:
+        """False. Whose numbers they are is looked for only now: as a rule all are finite."""
+        broken = self._gather.broken(self.taken)
+        which = f"workers {broken} sent such" if broken else "no message has such, and their sum is too large"
+        log.warning(
+            "Step %d: the gradient has NaN or infinity: %s. A step with it spoils the parameters: leave it out (finite is "
+            "False), clip, or lower the learning rate.",
+            self._order.step,
+            which,
+        )
+        return False
 
     def _arrivals(self) -> NDArray[np.float64]:
         times = np.full(len(self.round.got), np.inf)
@@ -287,6 +351,6 @@ def _checked(params: NDArray[Any], engine: Engine) -> NDArray[Any]:
     values = np.ascontiguousarray(params, dtype=problem.dtype)
     if values.shape != (problem.dim,):
         raise Invalid(f"The problem has parameters of shape ({problem.dim},), but got {values.shape}.")
-    if not np.isfinite(values.sum()) and not np.isfinite(values).all():  # the sum alone is quick, and finite as a rule
+    if not finite(values):
         raise Invalid("The parameters must be finite, but have NaN or infinity. The training has diverged: lower its rate.")
     return values

@@ -31,7 +31,8 @@ class Order:
     """Compute a round: `params` (dim,) at `step`, by all workers or some.
 
     delays: (M,) seconds after the start of the round before which a message may not leave; for tests and experiments. code: of
-    this round, where it is another one than that which the engine was opened with; see `scheme.placement`.
+    this round, where it is another one than that which the engine was opened with; see `scheme.placement`. context: what else
+    the problem must know in this round, as bytes that it reads itself; see `problems.Listens`.
     """
 
     round: int
@@ -40,6 +41,7 @@ class Order:
     workers: tuple[int, ...] | None = None
     delays: NDArray[np.float64] | None = None
     code: Code | None = None
+    context: bytes = b""
 
 
 @dataclass(eq=False, slots=True)
@@ -48,6 +50,7 @@ class Message:
 
     time: of arrival, in seconds since the start of the round. times: start, end, start, end, ... of the worker's tasks since
     its last message. checksum: of the payload where it has none of its own (see `frame.checksum`); None: it came without one.
+    ticket: the request that it answers, where sums are sent on request.
     """
 
     worker: int
@@ -57,6 +60,7 @@ class Message:
     payload: Bytes
     checksum: int | None = None
     times: tuple[float, ...] | None = None
+    ticket: int = 0
 
 
 Incoming = Message | Dropped | Lost | Joined | Failed | Finished

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import trace
-from ..errors import Invalid
+from ..checks import require_writable
 from ..scheme.code import Code
 from .estimate import Estimate
 from .message import Message
@@ -27,7 +26,7 @@ class Recorder:
     """Collects the times of tasks and messages, and adds them to a file from time to time. Without a path it does nothing."""
 
     def __init__(self, code: Code, path: str | os.PathLike[str] | None) -> None:
-        self._path = None if path is None else _writable(Path(path))
+        self._path = None if path is None else require_writable("trace", path)
         self._code = code
         self._rounds: list[tuple[int, NDArray[np.float64]]] = []
         self._written = time.monotonic()
@@ -85,19 +84,6 @@ class Recorder:
 
     def close(self) -> None:
         self.flush()
-
-
-def _writable(path: Path) -> Path:
-    """A path that can be written to, or an error now and not after many rounds."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        there = path.exists()
-        path.open("ab").close()
-        if not there:
-            path.unlink()  # an empty file is no trace
-    except OSError as error:
-        raise Invalid(f"The trace {path} cannot be written: {error.strerror}. Give another path.") from error
-    return path
 
 
 def _previous_end(end: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from ..checks import require_workers
+from ..doors import door
 from .events import Failed, Joined, Lost
 
 LOOKS = 8
@@ -40,6 +42,7 @@ class Entry:
     told: bool | None = True
 
 
+@door
 class Roster:
     """The workers of an engine: starting, ready, hung, dead, started again, given up.
 
@@ -57,6 +60,7 @@ class Roster:
     """
 
     def __init__(self, n: int, *, restarts: float, heartbeat: float, start_within: float, now: float) -> None:
+        require_workers("Roster", n)
         self._restarts, self._heartbeat, self._start_within = restarts, heartbeat, start_within
         self.pause = heartbeat / LOOKS
         """Seconds between two looks."""

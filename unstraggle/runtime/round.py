@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.code import Code
-from ..scheme.decoders import Decoded, decode
+from ..scheme.decoders import Decoded, decode, is_exact
 from ..scheme.recovery import By, Sending, Tracker, recovery_of
 from ..scheme.stop import Recovered, Stop
 from .events import Arrived, Dropped, Elapsed, Event, Failed, Finished, Joined, Lost
-from .instructions import Ask, Cancel, Fail, Instruction, Next, Say, Until
+from .handout import Handout
+from .instructions import Ask, Cancel, Fail, Instruction, Say, Until
 from .states import LATE, OVER, SHORT, TRANSITIONS, Shortfall, Signal, State
 
 ATTEMPTS = 3
 """How often workers are asked again, while none is lost or joins, for messages that came damaged."""
-
-
-class Dispatcher(Protocol):
-    """Hands out tasks while a round runs, for schemes that do not fix them before."""
-
-    def next(self, round: Round, finished: Finished) -> int | None:
-        """The task that the worker does next; None: nothing."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -35,7 +29,8 @@ class Terms:
 
     limit: seconds after which patience is over. remind: seconds after which people are told whom the round waits for.
     lost: workers that are gone when it starts, and whether each may return. suspects: workers that failed when last asked.
-    eps: relative error of the numbers in messages.
+    eps: relative error of the numbers in messages. busy: workers that are still at a task of an earlier round, where tasks are
+    handed out.
     """
 
     on_shortfall: Shortfall = "raise"
@@ -45,8 +40,10 @@ class Terms:
     lost: tuple[tuple[int, bool], ...] = ()
     suspects: frozenset[int] = frozenset()
     eps: float = 0.0
+    busy: tuple[int, ...] = ()
 
 
+@door
 class Round:
     """One gradient at the master: feed it events, follow its instructions, and ask it for weights when it is over.
 
@@ -63,9 +60,7 @@ class Round:
     (<State.DONE: 'done'>, 0.7, [[1.0, 0.0, 0.0, 1.0]])
     """
 
-    def __init__(
-        self, code: Code, stop: Stop, number: int = 0, terms: Terms | None = None, dispatcher: Dispatcher | None = None
-    ) -> None:
+    def __init__(self, code: Code, stop: Stop, number: int = 0, terms: Terms | None = None) -> None:
         self.code, self.stop, self.number, self.terms = code, stop, number, terms or Terms()
         self.state, self.over, self.clock, self.time = State.OPEN, False, 0.0, None  # type: tuple[State, bool, float, float | None]
         self.got = np.zeros(len(code.messages), dtype=bool)
@@ -74,7 +69,8 @@ class Round:
         self.missed: set[int] = set()
         self.failures: dict[int, str] = {}
         self.late = self.duplicates = self.damaged = 0
-        self._dispatcher, self._senders, self._all = dispatcher, code.messages.worker, len(self.got)
+        self._senders, self._all = code.messages.worker, len(self.got)
+        self._handout = None if code.handing is None else Handout(code, number, self.terms.busy)
         self._limit, self._remind = self.terms.limit, self.terms.remind
         self._since: dict[Stop, float] = {}
         self._trackers: dict[By, Tracker] = {}
@@ -100,9 +96,27 @@ class Round:
         """Whether there are messages that will not come by themselves."""
         return bool(self.lost or self.failures or self._dropped)
 
+    @property
+    def busy(self) -> tuple[int, ...]:
+        """Where tasks are handed out: who is at one."""
+        return () if self._handout is None else tuple(sorted(self._handout.occupied))
+
     def recovered(self, by: By) -> bool:
         """Whether the rule, or the span, says that the exact gradient can be decoded from what is here."""
-        return self._tracker(by).met
+        return self._tracker(by).met if self._handout is None else self._handout.complete
+
+    def reachable(self, by: By) -> bool:
+        """Whether it would say so if all came that still may."""
+        if self._handout is not None:
+            return self._handout.reachable()
+        possible, rule = self.got | self.pending, self.code.decoder.rule
+        return bool(rule.met(possible) if by == "rule" and rule else is_exact(self.code.decoder, possible))
+
+    def expects(self, message: int, ticket: int) -> bool:
+        """Whether a message that came is one to keep: the first of its kind, or the sum that was asked for last."""
+        if self._handout is None:
+            return not self.got[message]
+        return self._handout.expects(int(self._senders[message]), ticket)
 
     def since(self, stop: Stop) -> float | None:
         """Since when another stop rule has been met, None while it is not."""
@@ -113,6 +127,8 @@ class Round:
     @property
     def decoded(self) -> Decoded:
         """What the decoder makes of what is here. It is asked once for a set of messages."""
+        if self._handout is not None:
+            return Decoded(self._handout.weights(self._all), float(np.sqrt(1 - self._handout.covered())))
         if self._decoded is None or self._decoded[0] != self._count:
             self._decoded = self._count, decode(self.code.decoder, self.got)
         return self._decoded[1]
@@ -126,6 +142,9 @@ class Round:
 
     def begin(self) -> tuple[Instruction, ...]:
         """Decide before anything has happened: workers may be lost already, and there may be an alarm."""
+        if self._handout is not None:
+            for worker in sorted(set(range(self.code.n)) - self.lost.keys()):
+                self._out += self._handout.join(worker, 0.0)
         return self.feed(Elapsed(0.0))
 
     def feed(self, *events: Event) -> tuple[Instruction, ...]:
@@ -145,6 +164,8 @@ class Round:
             self._follow(signal)
         if self._newcomers:
             self._welcome()
+        if self._handout is not None and not self.over:
+            self._out += self._handout.tick(self.clock)
         self._release()
         self._set_alarm()
 
@@ -173,8 +194,10 @@ class Round:
             self.late += 1
         elif not 0 <= message < len(self.got):
             raise Invalid(f"{self.code.name} has messages 0..{len(self.got) - 1}, but message {message} arrived.")
-        elif self.got[message]:
+        elif not self.expects(message, event.ticket):
             self.duplicates += 1
+        elif self._handout is not None:
+            self._take_sum(message)
         else:
             self.got[message], self.pending[message] = True, False
             self._count += 1
@@ -182,28 +205,40 @@ class Round:
             for tracker in self._trackers.values():
                 tracker.add(message)
 
+    def _take_sum(self, message: int) -> None:
+        """A sum that was asked for; its worker may get more to do and be asked again."""
+        assert self._handout is not None
+        self._count += not self.got[message]
+        self.got[message] = True
+        self._handout.arrived(int(self._senders[message]))
+
     def _drop(self, event: Dropped) -> None:
         self.damaged += event.damaged
-        if 0 <= event.message < len(self.got) and not self.got[event.message]:
+        if self._handout is not None:
+            if 0 <= event.message < len(self.got):
+                self._out += self._handout.damaged(int(self._senders[event.message]), self.clock)
+        elif 0 <= event.message < len(self.got) and not self.got[event.message]:
             self.pending[event.message] = False
             self._dropped.add(event.message)
 
     def _hand_out(self, event: Finished) -> None:
-        """Schemes that hand out tasks decide what the worker does next; all others have said it all in its program."""
-        if self._dispatcher is None or event.round != self.number:
+        """Codes that hand out tasks decide what the worker does next; all others have said it all in its program."""
+        if self._handout is None:
             return
-        task = self._dispatcher.next(self, event)
-        if task is not None:
-            self._out.append(Next(event.worker, task, self.number))
+        if event.round != self.number:
+            self._out += self._handout.freed(event.worker, self.clock)
+        else:
+            self._out += self._handout.finished(event.worker, event.task, event.epoch, self.clock)
 
     def _fail(self, event: Failed) -> None:
         """An error of a round that is over is counted; the first of a worker makes it a straggler of this round."""
         if event.round != self.number or self.over:
             self.late += 1
+            if self._handout is not None and not self.over:
+                self._out += self._handout.freed(event.worker, self.clock)
             return
         self.failures.setdefault(event.worker, event.details)
-        self.missed.add(event.worker)
-        self._expect(event.worker, False)
+        self._miss(event.worker)
         last = event.details.strip().splitlines()[-1:] or ["no details"]
         self._out.append(Say(f"Worker {event.worker} failed in round {self.number}: {last[0]}"))
 
@@ -211,8 +246,14 @@ class Round:
         self._attempts = 0
         self.lost[event.worker] = event.returns
         self._newcomers.discard(event.worker)
-        self.missed.add(event.worker)
-        self._expect(event.worker, False)
+        self._miss(event.worker)
+
+    def _miss(self, worker: int) -> None:
+        """Nothing more will come from a worker."""
+        self.missed.add(worker)
+        self._expect(worker, False)
+        if self._handout is not None:
+            self._out += self._handout.lose(worker, self.clock)
 
     def _join(self, event: Joined) -> None:
         """Who comes back takes part."""
@@ -222,16 +263,21 @@ class Round:
             self._expect(event.worker, True)
         if event.fresh:
             self._newcomers.add(event.worker)
+        elif self._handout is not None and event.worker not in self.failures:
+            self._out += self._handout.join(event.worker, self.clock)
 
     def _welcome(self) -> None:
         """Who has forgotten its order gets it again, if it has something to send."""
         owing = set(self._senders[self.pending].tolist()) if not self.over else set()
-        self._ask(sorted(self._newcomers & owing))
+        asked = sorted(self._newcomers & owing)
+        self._ask(asked)
+        if self._handout is not None:
+            self._out += [word for worker in asked for word in self._handout.join(worker, self.clock)]
         self._newcomers.clear()
 
     def _expect(self, worker: int, comes: bool) -> None:
         mine = self._senders == worker
-        self.pending[mine] = ~self.got[mine] if comes else False
+        self.pending[mine] = comes if self._handout is not None else comes and ~self.got[mine]
         self._dropped -= set(np.flatnonzero(mine).tolist())
 
     # Deciding
@@ -242,9 +288,10 @@ class Round:
             return Signal.GIVE_UP
         if self.stop.done(self):
             return Signal.MET
-        nothing = self._count == self._all or not self.pending.any()
+        nothing = (self._count == self._all and self._handout is None) or not self.pending.any()
         if self.state is State.SETTLING:
-            return Signal.TAKE if nothing or self._overdue() else None
+            settled = nothing or (self._handout is not None and self._handout.settled)
+            return Signal.TAKE if settled or self._overdue() else None
         if nothing or self.stop.hopeless(self):
             return self._short(nothing)
         return Signal.BACK if self.state is State.WAITING else self._late()
@@ -285,6 +332,8 @@ class Round:
             self._ask(self._askable())
         elif signal is Signal.REMIND:
             self._say_who_is_late()
+        elif signal is Signal.SETTLE and self._handout is not None:
+            self._out += self._handout.settle()
         if self.over:
             self.time = self.clock
         if self.state is State.FAILED:
@@ -305,9 +354,16 @@ class Round:
         self._out.append(Say(f"Round {self.number} still waits after {self.clock:.3g} s for {who}."))
         if _reached(self._limit, self.clock):
             self._limit = 2 * self.clock
-            self._ask(late)
+            self._ask_again(late)
         if _reached(self._remind, self.clock):
             self._remind = 2 * self.clock
+
+    def _ask_again(self, workers: list[int]) -> None:
+        """Messages may have vanished: orders are repeated, or requests for sums."""
+        if self._handout is None:
+            self._ask(workers)
+        else:
+            self._out += self._handout.again()
 
     def _give_up(self) -> None:
         repeated = sorted(self.failures.keys() & self.terms.suspects)
@@ -344,7 +400,7 @@ class Round:
         if self.over:
             return
         until = self.stop.alarm(self)
-        for alarm in (self._limit, self._remind):
+        for alarm in (self._limit, self._remind, None if self._handout is None else self._handout.alarm()):
             if alarm is not None and (until is None or alarm < until):
                 until = alarm
         if until != self._until:

@@ -36,8 +36,10 @@ class Step:
     for this step; those that had not finished count as busy until the round ended. split: where the wall went.
 
     exact: whether the gradient is the sum of all partial gradients. residual: relative error of the decoded coefficients.
-    skipped: no gradient could be had, and the policy is to go on. used: workers of which a message had arrived; late: those
-    alive of which none had; lost: those that were lost before or during the round, even if they came back.
+    finite: False where the gradient has NaN or infinity, which is never exact; it is given all the same, so that people, or a
+    `GradScaler`, can leave the step out. skipped: no gradient could be had, and the policy is to go on. used: workers of which
+    a message had arrived; late: those alive of which none had; lost: those that were lost before or during the round, even if
+    they came back.
 
     messages: how many had arrived. stale: messages of earlier rounds that came meanwhile. duplicates: that came twice.
     damaged: refused ones. bytes: of those that had arrived.
@@ -53,6 +55,7 @@ class Step:
     wait: float
     exact: bool
     residual: float = 0.0
+    finite: bool = True
     round: int = 0
     idle: float = 0.0
     split: Split = field(default=Split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..doors import door
 from ..scheme.program import Outgoing, Program
 
 Grad = Callable[[int, int], Any]
@@ -12,6 +13,7 @@ Send = Callable[[Outgoing, Any], None]
 Accumulate = Callable[[int, int, Any, Any], Any]
 
 
+@door
 def work(
     program: Program,
     grad: Grad,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from ..errors import Invalid
-from .code import Code
+from .code import Code, Messages
+from .decoders import Span
 
 Times = NDArray[np.float64]
 
@@ -18,7 +21,7 @@ class Latency(Protocol):
     """A sampler of arrival times. Rounds are drawn one after the other, so that two codes with equal n and seed share draws.
 
     `sample` is all that a model needs. What else it may know makes simulations faster and planners exact: `Speeds`, `Resumes`,
-    `Survival` and `OrderStatistics`, which are recognised by their methods.
+    `Durations`, `Delivers`, `Survival` and `OrderStatistics`, which are recognised by their methods.
     """
 
     def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
@@ -41,6 +44,24 @@ class Resumes(Protocol):
 
     def from_round(self, first: int) -> Latency:
         """The same rounds, beginning with a later one."""
+        ...
+
+
+@runtime_checkable
+class Durations(Protocol):
+    """A latency model that knows how long each task takes, which says what a worker has left of it when a round ends."""
+
+    def durations(self, code: Code, rounds: int, rng: np.random.Generator) -> Times:
+        """(rounds, T) seconds that the tasks of the code take once they are begun; infinite for never."""
+        ...
+
+
+@runtime_checkable
+class Delivers(Protocol):
+    """A latency model in which messages have a way to go, such as a network."""
+
+    def deliver(self, code: Code, ready: Times) -> Times:
+        """(rounds, M) times at which messages are ready to leave, to times at which they are with the master."""
         ...
 
 
@@ -69,3 +90,41 @@ def checked(times: Times, source: object) -> Times:
             f"Latency models must give times >= 0, but {source} gave {times.min()}. Check its parameters or its trace."
         )
     return times
+
+
+def task_seconds(model: Any, code: Code, rounds: int, rng: np.random.Generator) -> Times:
+    """(rounds, T) seconds that each task takes: what the model says, or the time between messages if every task sent one."""
+    if isinstance(model, Durations):
+        return checked(model.durations(code, rounds, rng), model)
+    finish: Times = checked(model.sample(sending_every_task(code), rounds, rng), model)
+    before = np.where(code.tasks.position > 0, finish[:, _previous(code)], 0.0)
+    lasted = np.subtract(finish, before, out=np.full(finish.shape, np.inf), where=np.isfinite(finish))
+    if (lasted < 0).any():
+        raise Invalid(
+            f"Carry-over needs to know how long tasks take, but under {model} a task ends before the one before it. Give the "
+            "model durations(code, rounds, rng), (rounds, T) seconds of each task; see latency.Durations."
+        )
+    return np.asarray(lasted)
+
+
+def delivered(model: Any, code: Code, ready: Times) -> Times:
+    """(rounds, M) times at which messages are with the master that are ready to leave at these times."""
+    if not isinstance(model, Delivers):
+        return ready
+    return checked(model.deliver(code, ready), model)
+
+
+@lru_cache(maxsize=64)
+def sending_every_task(code: Code) -> Code:
+    """The same tasks, with a message after each of them, in their order."""
+    tasks, count = code.tasks, len(code.tasks)
+    coef = csr_array((np.ones(count), (np.arange(count), tasks.part)), shape=(count, code.k))
+    messages = Messages(tasks.worker, tasks.position + 1, coef, tasks.block)
+    return Code(f"tasks of {code.name}", code.n, tasks, messages, Span(coef), code.blocks)
+
+
+@lru_cache(maxsize=64)
+def _previous(code: Code) -> NDArray[np.int64]:
+    """(T,) the task before each one on its worker; any where there is none."""
+    queues, tasks = code.tasks.queues, code.tasks
+    return np.asarray(queues[tasks.worker, np.maximum(tasks.position - 1, 0)])

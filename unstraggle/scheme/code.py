@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from ..blocks import block_slices
+from ..checks import sparse
+from ..doors import door
 from ..errors import Invalid
 from ..quantizers.base import Codec
 from ..quantizers.plain import PLAIN, Plain
@@ -21,12 +23,14 @@ from .program import Outgoing, Program
 
 if TYPE_CHECKING:
     from .decoders import Decoder, Linear
+    from .handing import Handing
     from .noise import NoiseGain
 
 FULL_BITS = PLAIN.bits
 """Bits per coordinate of a message that is not quantised."""
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class Tasks:
     """What the workers compute: row t is one partial gradient. A worker's rows, in order, are its queue.
@@ -66,6 +70,7 @@ class Tasks:
         return position
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class Messages:
     """What the workers send: row m is one linear combination of partial gradients over one block of coordinates.
@@ -130,12 +135,14 @@ class Messages:
         return _frozen(np.array([isinstance(codec, Plain) for codec in self.codec], dtype=bool))
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class Code:
     """A scheme: who computes what, who sends what after how many tasks, and how what arrived is decoded.
 
     `blocks` are fractions of the coordinates. `data`, where present, replaces the raw partitions by encoded ones (Lagrange
-    coding); every other code works on the partial gradients of any model.
+    coding); every other code works on the partial gradients of any model. `handing`, where present, says that the tasks are
+    what workers may do: the round hands them out, and workers send the sum of what they did when they are asked.
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> code = cyclic_repetition(6, s=2)
@@ -150,6 +157,7 @@ class Code:
     decoder: Decoder
     blocks: tuple[float, ...] = (1.0,)
     data: Any = None
+    handing: Handing | None = None
 
     def __post_init__(self) -> None:
         self.check()
@@ -193,7 +201,8 @@ class Code:
         mine = np.flatnonzero(self.tasks.worker == worker)
         tasks = tuple(zip(self.tasks.part[mine].tolist(), self.tasks.block[mine].tolist(), strict=True))
         messages = tuple(map(self._outgoing, np.flatnonzero(self.messages.worker == worker).tolist()))
-        return Program(worker, tasks, messages, tuple(self.tasks.work[mine].tolist()))
+        numbers = tuple(mine.tolist()) if self.handing is not None else ()
+        return Program(worker, tasks, messages, tuple(self.tasks.work[mine].tolist()), numbers)
 
     def _outgoing(self, m: int) -> Outgoing:
         table = self.messages
@@ -222,9 +231,12 @@ class Code:
 
     def check(self) -> None:
         """Raise `Invalid` unless the tables fit together; `testing.check_code` also tests what they mean."""
+        from .handing import check_handing
+
         _check_workers(self)
         _check_blocks(self)
         _check_causality(self)
+        check_handing(self)
         if self.decoder.size != len(self.messages):
             raise Invalid(f"{self.name}: the decoder is for {self.decoder.size} messages, the table has {len(self.messages)}.")
         if self.decoder.rule and max(self.decoder.rule.messages) >= len(self.messages):
@@ -342,7 +354,7 @@ def _require_positive(name: str, values: NDArray[np.float64]) -> None:
 
 
 def _sparse(coef: Any, size: int) -> csr_array[Any]:
-    table = csr_array(coef, copy=True)
+    table: csr_array[Any] = sparse("Messages.coef", coef)
     table.sum_duplicates()
     table.eliminate_zeros()
     if table.shape[0] != size:

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from scipy.linalg import lstsq
 from scipy.sparse import csr_array
 
+from ..checks import sparse
+from ..doors import door
 from ..errors import Invalid, NotRecovered
 from .rule import Need, all_of
 
@@ -153,7 +155,7 @@ class Linear(ABC):
     target: NDArray[np.float64] = field(default=None)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", csr_array(self.rows))
+        object.__setattr__(self, "rows", sparse("rows", self.rows))
         if self.target is None:
             object.__setattr__(self, "target", np.ones(self.rows.shape[1]))
 
@@ -219,6 +221,7 @@ class Linear(ABC):
         return np.sqrt(np.asarray(abs(self.rows).power(2).sum(axis=1)).ravel())
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class LeastSquares(Linear):
     """The weights that come closest to the target, for any arrived set; of these the ones that amplify noise least.
@@ -262,6 +265,7 @@ class LeastSquares(Linear):
         return solution
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class Span(LeastSquares):
     """Exact decoding: raises `NotRecovered` unless the target lies in the span of the arrived rows."""
@@ -276,6 +280,7 @@ class Span(LeastSquares):
         return super().weights(got)
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class Fixed(Linear):
     """Weights known in advance, one row a track; a message that did not arrive counts as zero (approximate codes)."""
@@ -315,6 +320,7 @@ class OneStep(Linear):
         return np.asarray(got[None] * (self.scale * self.size / max(1, int(got.sum()))))
 
 
+@door
 @dataclass(frozen=True, eq=False)
 class Parts:
     """The decoder of a direct sum: every part decodes its own messages."""

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import require_count
+from ..doors import door
 from ..errors import Invalid, NotRecovered
 from ..randomness import Seed, generator
 from .code import Code
@@ -24,6 +26,7 @@ class NoiseGain:
     worst: float
 
 
+@door
 def noise_gain(code: Code, sets: int = 40, rng: Seed = 0) -> NoiseGain:
     """Noise gain over `sets` random and as many contiguous survivor sets, each just large enough to decode.
 
@@ -33,6 +36,9 @@ def noise_gain(code: Code, sets: int = 40, rng: Seed = 0) -> NoiseGain:
     >>> noise_gain(uncoded(8))
     NoiseGain(median=1.0, worst=1.0)
     """
+    sets = require_count("noise_gain", "sets", sets, 1, 10**6, "Give the number of random survivor sets.")
+    if code.handing is not None:
+        return NoiseGain(1.0, 1.0)  # every partition is in one sum
     gains = [set_noise_gain(code, got) for got in survivor_sets(code, sets, rng)]
     return NoiseGain(float(np.median(gains)), float(np.max(gains)))
 

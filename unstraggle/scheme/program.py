@@ -33,13 +33,15 @@ class Outgoing:
 class Program:
     """A worker's share of a code: (partition, block) tasks in order, and messages with the task count that frees them.
 
-    work: of each task, as in `Tasks`; empty: all alike.
+    work: of each task, as in `Tasks`; empty: all alike. handed: the rows of the code's table, where tasks are handed out and
+    these are what the worker may do; else empty.
     """
 
     worker: int
     tasks: tuple[tuple[int, int], ...]
     messages: tuple[Outgoing, ...]
     work: tuple[float, ...] = ()
+    handed: tuple[int, ...] = ()
 
     @cached_property
     def place(self) -> dict[int, int]:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 
 Leaf = int | tuple[int, ...]
 """A message, or a tuple of copies of one message (several workers may send it; the first copy counts)."""
 
 
+@door
 @dataclass(frozen=True)
 class Need:
     """At least `count` of the children `of`: messages, tuples of copies of a message, or further needs.

@@ -11,6 +11,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from ..doors import door
 from ..errors import Invalid
 from .code import Code, Messages, Tasks
 from .decoders import Linear, Parts, parts_of
+from .handing import Handing
 from .saved_codecs import codec_from, codec_words
 from .saved_tables import NUMBERS, Arrays, part, piece, put, require_split, sparse
 
@@ -59,6 +62,7 @@ def read(path: PLACE, decoders: Sequence[type[Linear]] = (), codecs: Sequence[ty
         raise Invalid(f"{os.fspath(path)!r} is not a saved code, or it is damaged: {type(error).__name__}: {error}.") from error
 
 
+@door
 def same_code(first: Code, second: Code) -> bool:
     """Whether two codes do the same to the bit, whatever their names are: equal tables, decoders, blocks, data and bits.
 
@@ -91,6 +95,7 @@ def packed(code: Code) -> tuple[dict[str, Any], Arrays]:
         "joined": isinstance(code.decoder, Parts),
         "pieces": pieces,
         "codecs": list(codecs.values()),
+        "handing": None if code.handing is None else asdict(code.handing) | {"owner": list(code.handing.owner)},
     }
     return header, arrays
 
@@ -110,7 +115,15 @@ def unpacked(
     decoder: Any = Parts(tuple(pieces)) if header["joined"] else pieces[0].decoder
     data = sparse(arrays, "code.data") if header["encoded"] else None
     blocks = tuple(float(size) for size in header["blocks"])
-    return Code(header["name"], int(header["n"]), tasks, messages, decoder, blocks, data)
+    return Code(header["name"], int(header["n"]), tasks, messages, decoder, blocks, data, _handing(header.get("handing")))
+
+
+def _handing(words: Any) -> Handing | None:
+    """How tasks are handed out, where they are; in files of earlier versions they never are."""
+    if words is None:
+        return None
+    owner, helpers, reserve, in_order = (words[name] for name in ("owner", "helpers", "reserve", "in_order"))
+    return Handing(tuple(map(int, owner)), bool(helpers), int(reserve), bool(in_order))
 
 
 def _messages(header: dict[str, Any], arrays: Arrays, codecs: Sequence[type[Any]]) -> Messages:

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from ..errors import Invalid
 from .decoders import Fixed, LeastSquares, Linear, OneStep, Part, Span
+from .handing import OnRequest
 from .rule import Need
 
 Arrays = dict[str, NDArray[Any]]
@@ -61,7 +62,7 @@ def part(arrays: Arrays, number: int, words: dict[str, Any], decoders: Sequence[
 
 
 def _kind(name: Any, decoders: Sequence[type[Linear]]) -> type[Linear]:
-    kinds: list[type[Linear]] = [Span, LeastSquares, Fixed, OneStep, *decoders]
+    kinds: list[type[Linear]] = [Span, LeastSquares, Fixed, OneStep, OnRequest, *decoders]
     known = {kind.__name__: kind for kind in kinds}
     if name not in known:
         raise Invalid(f"The saved decoder {name!r} is not of this library. Give its class: Code.read(path, decoders=[...]).")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from .code import Code
 from .decoders import is_exact
@@ -73,11 +74,17 @@ def code_and_stop(code: Code | Planned, stop: Stop | None = None, by: By | None 
     if not isinstance(code, Code):
         stop, code = stop or code.stop, code.code
     chosen = stop or Recovered(by or ("rule" if code.decoder.rule else "span"))
+    if code.handing is not None and not isinstance(chosen, Recovered):
+        raise Invalid(
+            f"{code.name} hands out tasks until all are done, so that its rounds end when the gradient is exact, but got "
+            f"stop={chosen}. Leave the stop rule out; on_shortfall and patience say what to do when workers are missing."
+        )
     if isinstance(chosen, Checks):
         chosen.check(code)
     return code, chosen
 
 
+@door
 @dataclass(frozen=True)
 class Recovered:
     """As soon as the gradient can be decoded exactly: by the code's rule, or by span as soon as linear algebra allows.
@@ -100,12 +107,7 @@ class Recovered:
         return round.recovered(self.by) and round.exact
 
     def hopeless(self, round: Round) -> bool:
-        if not round.gone:
-            return False
-        possible = round.got | round.pending
-        if self.by == "rule" and round.code.decoder.rule:
-            return not round.code.decoder.rule.met(possible)
-        return not is_exact(round.code.decoder, possible)
+        return round.gone and not round.reachable(self.by)
 
     def alarm(self, round: Round) -> float | None:
         return None
@@ -118,6 +120,7 @@ class Recovered:
         return np.asarray(recovery_times.span_part_times(code, arrivals).max(axis=1))
 
 
+@door
 @dataclass(frozen=True)
 class Deadline:
     """At a fixed time after the start, or when everything has arrived before it."""
@@ -140,6 +143,7 @@ class Deadline:
         return np.asarray(np.minimum(self.seconds, arrivals.max(axis=1)))
 
 
+@door
 @dataclass(frozen=True)
 class Count:
     """When enough workers have been heard of, or enough messages are there: ignore the slowest."""
@@ -174,6 +178,7 @@ class Count:
             raise Invalid(f"Count({self.count}) waits for more than the {most} {self.of} of {code.name}. Lower the count.")
 
 
+@door
 @dataclass(frozen=True, init=False)
 class First:
     """At the first of several stop rules, such as First(Recovered(), Deadline(2.0))."""
@@ -204,6 +209,7 @@ class First:
         return times
 
 
+@door
 @dataclass(frozen=True)
 class Linger:
     """A while longer than another stop rule (`factor` times its time), or until everything has arrived.

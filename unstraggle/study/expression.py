@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import codes, latency, quantizers
 from ..checks import require_known
+from ..doors import door
 from ..errors import Invalid
 from ..latency import Latency
 from ..scheme.code import Code
@@ -18,6 +19,7 @@ SAVED = ".npz"
 """How files of saved codes end."""
 
 
+@door
 def parse_code(text: str) -> Code:
     """The code that an expression describes.
 
@@ -42,6 +44,7 @@ def find_code(text: str) -> Code:
     return Code.read(text) if text.strip().endswith(SAVED) else parse_code(text)
 
 
+@door
 def parse_latency(text: str) -> Latency:
     """The latency model that an expression describes.
 

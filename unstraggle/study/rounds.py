@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..statistics import NORMAL_975
+from ..statistics import NORMAL_975, batch_means
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One number per round, and what it says of the mean."""
+    """One number per round, and what it says of the mean. chained: the rounds follow one another and are not independent."""
 
     values: NDArray[Any]
+    chained: bool = False
 
     def __len__(self) -> int:
         return len(self.values)
@@ -29,7 +30,8 @@ class Sample:
         """Standard error of the mean; infinite for a single round or where a round never ended."""
         if len(self) < 2 or not np.isfinite(self.mean):
             return float("inf")
-        return float(self.values.std(dtype=np.float64, ddof=1) / np.sqrt(len(self)))
+        values = batch_means(self.values) if self.chained else self.values
+        return float(values.std(dtype=np.float64, ddof=1) / np.sqrt(len(values)))
 
     @property
     def ci95(self) -> tuple[float, float]:

@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
 from ..runtime.events import Arrived, Elapsed, Event
 from ..runtime.instructions import Cancel
 from ..runtime.round import Round, Terms, require_sending, require_stop_by
 from ..runtime.states import State
-from ..scheme.arrivals import Latency, Resumes, Speeds, checked
+from ..scheme.arrivals import Delivers, Latency, Resumes, Speeds, checked, task_seconds
+from ..scheme.busy import Busy
 from ..scheme.code import Code
-from ..scheme.decoders import TOLERANCE
+from ..scheme.decoders import TOLERANCE, parts_of
 from ..scheme.recovery import By, Sending
 from ..scheme.stop import Planned, Recovered, Stop, code_and_stop, ends, vectorised
 from ..statistics import NORMAL_975
@@ -36,6 +38,11 @@ Result = tuple[NDArray[Any], ...]
 """Ends of the rounds, messages sent, whether the gradient was exact, and its relative error."""
 
 
+MOST_ROUNDS = 10**9
+"""More do not fit into memory."""
+
+
+@door
 def simulate(
     code: Code | Planned,
     latency: Latency,
@@ -48,6 +55,7 @@ def simulate(
     precision: float | None = None,
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    carry: bool = False,
 ) -> Rounds:
     """Simulate rounds of a code, or of a plan with its stop rule, under a latency model.
 
@@ -56,38 +64,83 @@ def simulate(
     let a cluster stop sending when it is recovered ("cluster_stop"). precision: end early once the 95 % interval of the mean
     time is within that fraction of it. Equal seeds give equal draws, also for different codes on the same number of workers.
 
+    carry: a task cannot be interrupted, so that a worker that is inside one when a round ends begins the next one late: rounds
+    follow one another, as in a live run, and planners go by that. Without it every round starts with free workers, as in the
+    papers and their closed forms, which is too fast for codes whose workers have more to do when a round ends.
+
     >>> from unstraggle.codes import cyclic_repetition
     >>> from unstraggle.latency import ShiftedExponential
     >>> result = simulate(cyclic_repetition(40, s=9), ShiftedExponential(rate=10, shift=0.01), rounds=20_000, rng=1)
     >>> round(result.time.mean, 2), result.messages.mean
     (1.55, 31.0)
+    >>> round(simulate(cyclic_repetition(40, s=9), ShiftedExponential(10, 0.01), rounds=20_000, rng=1, carry=True).time.mean, 2)
+    1.58
     """
-    if rounds < 1 or (precision is not None and not precision > 0):
-        raise Invalid(f"simulate needs rounds >= 1 and precision > 0, but got rounds={rounds}, precision={precision}.")
+    if not 1 <= rounds <= MOST_ROUNDS or (precision is not None and not precision > 0):
+        raise Invalid(
+            f"simulate needs rounds >= 1, at most {MOST_ROUNDS}, and precision > 0, but got {rounds} and {precision}."
+        )
     code, stop = code_and_stop(code, stop, by)
     if require_sending(sending) == "cluster_stop":
         require_stop_by(stop)
-    result = _collect(partial(_chunk, code, latency, stop, sending), rounds, generator(rng), precision, threads, progress)
-    return Rounds(code.name, *map(Sample, result))
+    chunk = partial(_chained_chunk if carry else _chunk, code, latency, stop, sending)
+    if code.handing is not None:
+        chunk = partial(_handed_chunk, code, latency, carry)
+    result = _collect(chunk, rounds, generator(rng), precision, threads, progress, carry)
+    return Rounds(code.name, *(Sample(values, carry) for values in result))
 
 
+@door
 def replay(
     code: Code | Planned,
-    arrivals: NDArray[np.float64],
+    times: NDArray[np.float64],
     stop: Stop | None = None,
     *,
     by: By | None = None,
     sending: Sending = "all",
+    carry: bool = False,
 ) -> Rounds:
-    """Feed (R, M) arrival times, one event after the other, through a real `Round`: the slow twin of `simulate`."""
+    """Feed (R, M) arrival times, one event after the other, through a real `Round`: the slow twin of `simulate`.
+
+    carry: the times are the (R, T) seconds that tasks take, and workers stay in those that they are in when a round ends. So
+    they are for codes that hand out tasks, with carry-over and without.
+    """
     code, stop = code_and_stop(code, stop, by)
-    checked(arrivals, "replay")
-    return Rounds(code.name, *map(Sample, _replayed(code, stop, sending, arrivals)))
+    width = len(code.tasks) if carry or code.handing is not None else len(code.messages)
+    if np.shape(times)[1:] != (width,):
+        what = "seconds of tasks" if width == len(code.tasks) else "arrival times"
+        raise Invalid(f"replay needs {what} (rounds, {width}), but got shape {np.shape(times)}.")
+    checked(times, "replay")
+    if code.handing is not None:
+        from .handed import replayed
+
+        return Rounds(code.name, *(Sample(values, carry) for values in _exact(*replayed(code, times, carry))))
+    rounds = _replay_chain(code, stop, sending, times) if carry else _replay_rounds(code, stop, sending, times)
+    return Rounds(code.name, *(Sample(values, carry) for values in _told(rounds)))
 
 
-def _replayed(code: Code, stop: Stop, sending: Sending, arrivals: NDArray[np.float64]) -> Result:
-    ended = [_replay_round(Round(code, stop, terms=Terms(sending=sending)), row) for row in arrivals]
-    times = np.array([np.inf if round.time is None or round.state is State.FAILED else round.time for round in ended])
+def _replay_rounds(code: Code, stop: Stop, sending: Sending, arrivals: NDArray[np.float64]) -> list[Round]:
+    return [_replay_round(Round(code, stop, terms=Terms(sending=sending)), row)[0] for row in arrivals]
+
+
+def _replay_chain(code: Code, stop: Stop, sending: Sending, durations: NDArray[np.float64]) -> list[Round]:
+    """Rounds that follow one another, each beginning when the one before ended."""
+    busy, ended = Busy(code.n), []
+    for row in durations:
+        round, cancelled = _replay_round(Round(code, stop, terms=Terms(sending=sending)), busy.begin(code, row))
+        for worker, time in cancelled.items():
+            busy.stop((worker,), time)
+        busy.end(_end(round))
+        ended.append(round)
+    return ended
+
+
+def _end(round: Round) -> float:
+    return np.inf if round.time is None or round.state is State.FAILED else float(round.time)
+
+
+def _told(ended: list[Round]) -> Result:
+    times = np.array([_end(round) for round in ended])
     sent = np.array([int(round.got.sum()) for round in ended])
     return times, sent, *_worth(times, np.array([round.decoded.residual for round in ended]))
 
@@ -99,6 +152,7 @@ def _collect(
     precision: float | None,
     threads: int | None,
     progress: Callable[[int, int], None] | None,
+    chained: bool,
 ) -> Result:
     """Run chunks on threads, take their results in order, and stop when the mean is known well enough."""
     kinds = (np.float64, np.int32, np.bool_, np.float64)
@@ -110,7 +164,7 @@ def _collect(
         done += len(piece[0])
         if progress:
             progress(done, rounds)
-        if precision and _precise(result[0][:done], precision):
+        if precision and _precise(Sample(result[0][:done], chained), precision):
             break
     return tuple(whole[:done] for whole in result)
 
@@ -136,8 +190,7 @@ def _in_order(
                 future.cancel()
 
 
-def _precise(times: NDArray[np.float64], precision: float) -> bool:
-    sample = Sample(times)
+def _precise(sample: Sample, precision: float) -> bool:
     return NORMAL_975 * sample.se <= precision * sample.mean
 
 
@@ -156,6 +209,82 @@ def _chunk(
         else:
             pieces.append(_piece(code, checked(model.sample(code, size, rng), latency), stop, sending))
     return tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
+
+
+def _chained_chunk(
+    code: Code, latency: Latency, stop: Stop, sending: Sending, first: int, rounds: int, rng: np.random.Generator
+) -> Result:
+    """Rounds from one random stream that follow one another; the first one starts with free workers."""
+    from .carry import chained
+
+    free, pieces = np.zeros(code.n), []
+    one_speed = isinstance(latency, Speeds) and latency.speeds(code.n, 0, rng) is not None
+    step = max(1, CHUNK_BYTES // (8 * (code.n if one_speed else len(code.tasks))))
+    play = partial(_play, code, latency if isinstance(latency, Delivers) else None, stop, sending)
+    for at in range(0, rounds, step):
+        model, size = _from_round(latency, first + at), min(step, rounds - at)
+        piece, free = chained(size, _work(code, model, size, rng, one_speed), play, free)
+        pieces.append(piece)
+    return tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
+
+
+def _handed_chunk(code: Code, latency: Any, carry: bool, first: int, rounds: int, rng: np.random.Generator) -> Result:
+    """Rounds of a code that hands out tasks, from one random stream and one after the other."""
+    from .handed import handed
+
+    free, pieces = np.zeros(code.n), []
+    one_speed = isinstance(latency, Speeds) and latency.speeds(code.n, 0, rng) is not None
+    step = max(1, CHUNK_BYTES // (8 * (code.n if one_speed else len(code.tasks))))
+    for at in range(0, rounds, step):
+        size = min(step, rounds - at)
+        times, sent, free = handed(code, _from_round(latency, first + at), size, rng, free, carry)
+        pieces.append(_exact(times, sent, np.zeros(size)))
+    return tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
+
+
+def _exact(times: NDArray[np.float64], sent: NDArray[Any], residual: NDArray[np.float64]) -> Result:
+    return times, sent, *_worth(times, residual)
+
+
+def _work(code: Code, latency: Any, rounds: int, rng: np.random.Generator, one_speed: bool) -> Any:
+    """When tasks end; where a worker has one speed in a round, their times are not written out."""
+    from .carry import OneSpeed, OwnTimes
+
+    queues = _queues(code)
+    if not one_speed:
+        return OwnTimes(task_seconds(latency, code, rounds, rng), queues)
+    speeds = checked(latency.speeds(code.n, rounds, rng), latency)
+    return OneSpeed(speeds, np.append(code.tasks.work, 0.0)[queues].cumsum(axis=1))
+
+
+def _queues(code: Code) -> NDArray[np.int64]:
+    """(n, longest) task numbers of all workers, also of those behind the last that has any."""
+    missing = code.n - len(code.tasks.queues)
+    return np.pad(code.tasks.queues, ((0, missing), (0, 0)), constant_values=-1)
+
+
+def _play(
+    code: Code, way: Delivers | None, stop: Stop, sending: Sending, finish: NDArray[np.float64]
+) -> tuple[Result, NDArray[np.float64]]:
+    """Rounds from the ends of their tasks, and when workers are told to stop."""
+    place = code.messages.worker * finish.shape[2] + code.messages.after - 1
+    arrivals = finish.reshape(len(finish), -1).take(place, axis=1)
+    if way is not None:
+        arrivals = checked(way.deliver(code, arrivals), way)
+    result = _piece(code, arrivals, stop, sending)
+    return result, _released(code, arrivals, stop, result[0]) if sending == "cluster_stop" else result[0][:, None]
+
+
+def _released(code: Code, arrivals: NDArray[np.float64], stop: Stop, ends: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(R, n) when workers are told to stop because all that they serve is recovered."""
+    from ..scheme import recovery_times
+
+    if stop == Recovered("span"):
+        parts = recovery_times.span_part_times(code, arrivals)
+    else:
+        rules = [(part.decoder.rule, part.messages) for part in parts_of(code.decoder)]
+        parts = np.stack([rule.time(arrivals[:, own]) if rule else ends for rule, own in rules], axis=1)
+    return np.stack([parts[:, list(served)].max(axis=1) for served in recovery_times.served_parts(code)], axis=1)
 
 
 def _from_round(latency: Any, first: int) -> Any:
@@ -179,7 +308,7 @@ def _piece(code: Code, arrivals: NDArray[np.float64], stop: Stop, sending: Sendi
     if stop == Recovered("span"):
         return _span_piece(code, arrivals, sending)
     if not vectorised(stop):
-        return _replayed(code, stop, sending, arrivals)
+        return _told(_replay_rounds(code, stop, sending, arrivals))
     times = ends(stop, code, arrivals)
     residual = _residuals(code, (arrivals <= times[:, None]) & (arrivals < np.inf))
     return times, _sent(arrivals, times[:, None]), *_worth(times, residual)
@@ -219,23 +348,24 @@ def _sent(arrivals: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[n
     return np.asarray(((arrivals <= ends) & (arrivals < np.inf)).sum(axis=1, dtype=np.int32))
 
 
-def _replay_round(round: Round, arrivals: NDArray[np.float64]) -> Round:
-    """Drive one round: messages in order of time, equal times together, alarms in between, cancelled workers silent."""
+def _replay_round(round: Round, arrivals: NDArray[np.float64]) -> tuple[Round, dict[int, float]]:
+    """Drive one round: messages in order of time, equal times together, alarms in between, cancelled workers silent; and when
+    workers were cancelled."""
     order = np.argsort(arrivals, kind="stable")
     groups = np.split(order, np.flatnonzero(arrivals[order][1:] != arrivals[order][:-1]) + 1)
-    senders, silent = round.code.messages.worker, np.zeros(round.code.n, dtype=bool)
+    senders, cancelled = round.code.messages.worker, {}  # type: Any, dict[int, float]
     for group in groups:
         time = float(arrivals[group[0]])
         _ring(round, time)
-        heard = [int(m) for m in group if not silent[senders[m]]]
+        heard = [int(m) for m in group if int(senders[m]) not in cancelled]
         if not round.open or time == np.inf:
             break
         events: list[Event] = [Arrived(m, time) for m in heard]
         for one in round.feed(*events):
             if isinstance(one, Cancel):
-                silent[list(one.workers)] = True
+                cancelled |= {worker: time for worker in one.workers if worker not in cancelled}
     _ring(round, np.inf)
-    return round
+    return round, cancelled
 
 
 def _ring(round: Round, until: float) -> None:

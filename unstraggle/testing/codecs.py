@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import require_count
+from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..quantizers import Codec, Unbiased
 from ..quantizers.base import Model, sealed
@@ -53,6 +55,7 @@ class CodecReport:
         )
 
 
+@door
 def check_codec(codec: Codec, *, draws: int = 600, rng: Seed = 0) -> CodecReport:
     """Check a codec: sizes, the same bytes for the same seed, also when asked again, accumulate as a weighted sum, and that it
     refuses broken payloads; where it claims to be `Unbiased`, its means and variance over `draws` seeds, and its bounds.
@@ -67,8 +70,7 @@ def check_codec(codec: Codec, *, draws: int = 600, rng: Seed = 0) -> CodecReport
     if not isinstance(codec, Codec):
         missing = [name for name in ("bits", "size", "encode", "check", "accumulate") if not hasattr(codec, name)]
         raise BrokenCodec(f"{codec!r} is no codec: it lacks {', '.join(missing)}.")
-    if draws < 100:
-        raise Invalid(f"check_codec needs draws >= 100 for its tests of means, but got draws={draws}.")
+    draws = require_count("check_codec", "draws", draws, 100, 10**7, "Its tests of means need some.")
     random = generator(rng)
     vectors = list(_vectors(random))
     _check_determinism(codec, vectors[0], vectors[1])

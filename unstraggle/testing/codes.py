@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import require_count
+from ..doors import door
 from ..errors import NotRecovered
 from ..latency import ShiftedExponential
 from ..randomness import Seed, generator
@@ -19,6 +21,7 @@ from ..scheme.rule import Need
 from ..scheme.stop import Recovered
 from ..study.simulation import replay, simulate
 from .approximate import ApproximateReport, check_approximate
+from .handed import check_handed
 from .shared import BrokenCode, Recorded, check_programs, example_payloads, require
 
 
@@ -48,6 +51,7 @@ class CodeReport:
         return {kind: self.noise_gain.worst * eps <= tolerance(eps) for kind, eps in kinds.items()}
 
 
+@door
 def check_code(
     code: Code, *, sets: int = 50, rounds: int = 200, p: ArrayLike = 0.2, unbiased: bool = False, rng: Seed = 0
 ) -> CodeReport | ApproximateReport:
@@ -56,14 +60,19 @@ def check_code(
     Raises `BrokenCode` or `Invalid` with the first promise that is broken. Of an exact code, `sets` random survivor sets, the
     contiguous ones, and for every partition the messages that avoid it. Of an approximate one, ten times as many sets for
     straggle probabilities p: its decoder must say how wrong it is, its error must be that of `plan.mean_squared_error`, and
-    it must be unbiased at p if it is said to be `unbiased`.
+    it must be unbiased at p if it is said to be `unbiased`. Of one that hands out tasks, `sets` rounds of a real master.
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> check_code(cyclic_repetition(5, s=2)).worst_error < 1e-9
     True
     """
     random = generator(rng)
+    sets = require_count("check_code", "sets", sets, 1, 10**6, "Give the number of random survivor sets.")
+    rounds = require_count("check_code", "rounds", rounds, 1, 10**6, "Give the number of rounds to simulate.")
     code.check()
+    if code.handing is not None:
+        counted, error = check_handed(code, sets, rounds, random)
+        return CodeReport(code.name, counted, error, noise_gain(code, rng=random))
     if not all(isinstance(part.decoder, Span) for part in parts_of(code.decoder)):
         return check_approximate(code, p, unbiased, 10 * sets, rounds, random)
     _check_everything_recovers(code)

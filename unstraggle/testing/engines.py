@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..blocks import block_slices
 from ..codes import cyclic_repetition, uncoded
+from ..doors import door
 from ..engines.base import Engine, prepared
 from ..engines.chaos import Chaos
 from ..problems import LeastSquares, Problem
@@ -50,6 +51,7 @@ class EngineReport:
     faults: tuple[str, ...] = ()
 
 
+@door
 def check_engine(
     make: Callable[[Any], Engine],
     codes: Iterable[Code] | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,10 @@ class Witness:
     file: str
     k: int = WORKERS * TASKS
     dim: int = DIM
+    heard: list[bytes] = field(default_factory=list)
+
+    def hear(self, context: bytes) -> None:
+        self.heard[:] = [context]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -58,7 +62,7 @@ class Witness:
         if step == FAILS and part == TASKS + 1:
             raise ArithmeticError("the witness fails on purpose")
         answer = np.full(self.dim, float(time.monotonic_ns()))
-        answer[:3] = params[0], part, params[-1]
+        answer[:4] = params[0], part, params[-1], int.from_bytes(self.heard[0], "little")
         return answer[where]
 
 
@@ -84,7 +88,8 @@ class Trial:
         self.round += 1
         self.seen, self._kept = [], []
         params, began = np.full(DIM, float(self.round)), time.monotonic()
-        self.order = Order(self.round, step, params, None, delays)
+        context = self.round.to_bytes(1 + self.round * 1000, "little")
+        self.order = Order(self.round, step, params, None, delays, context=context)
         self.engine.start(self.order)
         params[:] = -1.0
         clock, passed = self.engine.clock(), time.monotonic() - began
@@ -165,8 +170,9 @@ class Trial:
             return
         require(not message.payload.flags.writeable, "a payload can be written to.")
         numbers = np.frombuffer(bytes(message.payload))
-        right = len(numbers) == DIM and numbers[:3].tolist() == [self.round, message.index, self.round]
-        require(right, f"message {message.index} of round {self.round} holds {numbers[:3].tolist()}: another one's payload.")
+        right = len(numbers) == DIM and numbers[:4].tolist() == [self.round, message.index, self.round, self.round]
+        held = f"message {message.index} of round {self.round} holds {numbers[:4].tolist()}"
+        require(right, f"{held}: another one's payload, or another round's context.")
         if message.checksum is not None:
             require(frame.checksum(message.payload) == message.checksum, "a checksum is not that of its payload.")
         self._kept.append((message, bytes(message.payload)))

@@ -8,10 +8,12 @@ from typing import Any
 from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
 
+from ..doors import door
 from ..errors import Invalid
 from .coded import Coded
 
 
+@door
 def accelerated(
     accelerator: Accelerator, model: nn.Module, loss_fn: Callable[[Any, Any], Tensor], dataset: Any, **options: Any
 ) -> Coded:

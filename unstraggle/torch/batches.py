@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,37 +16,29 @@ REMEMBERED = 1 << 17
 """Draws that are kept: several runs on the same seed then draw them once."""
 
 
-class Batches:
-    """An epoch goes through every sample once, `batch` samples per step; the last step of an epoch takes what is left.
+class Epochs:
+    """Steps of equal size through `samples`, epoch after epoch; the last step of an epoch takes what is left.
 
-    sizes: (k,) samples of each partition. Every step takes from each partition in proportion to its size, to within one
-    sample, in an order that is shuffled by (seed, epoch, partition). Steps count from 0 and never end: step t belongs to
-    epoch t // steps. batch=None: every step takes all samples. drop_last: leave out the incomplete step of an epoch.
-
-    >>> batches = Batches((5, 2), batch=3, seed=0)
-    >>> batches.steps, [batches.size(step) for step in range(4)]
-    (3, [3, 3, 1, 3])
-    >>> [[len(batches.rows(step, part)) for part in range(2)] for step in range(3)]
-    [[2, 1], [2, 1], [1, 0]]
+    Steps count from 0 and never end: step t belongs to epoch t // steps. batch=None: every step takes all samples. drop_last:
+    leave out the incomplete step of an epoch.
     """
 
-    def __init__(
-        self, sizes: tuple[int, ...], batch: int | None, seed: int, shuffle: bool = True, drop_last: bool = False
-    ) -> None:
-        self.sizes, self.samples = sizes, sum(sizes)
-        self.batch = self.samples if batch is None else batch
+    def __init__(self, samples: int, batch: int | None, seed: int, shuffle: bool = True, drop_last: bool = False) -> None:
+        self.samples, self.batch = samples, samples if batch is None else batch
         self.seed, self.shuffle, self.drop_last = seed, shuffle, drop_last
         if not isinstance(self.batch, int | np.integer) or not 1 <= self.batch <= self.samples:
             raise Invalid(
                 f"batch_size is the samples of a step over all partitions, 1 to {self.samples}, but got {batch!r}. "
                 "Leave it out to use all samples in every step."
             )
-        self._orders: dict[int, tuple[int, Rows]] = {}
 
     @property
     def steps(self) -> int:
         """Steps of an epoch."""
         return self.samples // self.batch if self.drop_last else -(-self.samples // self.batch)
+
+    def epoch_of(self, step: int) -> int:
+        return step // self.steps
 
     def scale(self, part: int) -> float:
         """By what the sum over a partition's samples of a step is multiplied: they count for themselves."""
@@ -56,6 +49,119 @@ class Batches:
         begin, end = self._span(step)
         return end - begin
 
+    def _span(self, step: int) -> tuple[int, int]:
+        begin = step % self.steps * self.batch
+        return begin, min(begin + self.batch, self.samples)
+
+    def describe(self) -> dict[str, Any]:
+        """What must be the same for batches to be the same."""
+        return {"samples": self.samples, "batch": self.batch, "shuffle": self.shuffle, "drop_last": self.drop_last}
+
+
+class Dealt(Epochs):
+    """The batch of a step does not depend on the code: it is drawn from all samples, and then dealt to the partitions.
+
+    An epoch goes through every sample once, in an order that is shuffled by (seed, epoch). A partition gets every k-th sample
+    of the batch, or in proportion to `shares`: so what is sorted in the dataset, or in a batch, is spread over all partitions.
+    Every worker needs all samples.
+
+    >>> batches = Dealt(10, np.full(3, 1 / 3), batch=4, seed=0, shuffle=False)
+    >>> [[batches.rows(step, part).tolist() for part in range(3)] for step in range(3)]
+    [[[0, 3], [1], [2]], [[4, 7], [5], [6]], [[8], [9], []]]
+    """
+
+    def __init__(
+        self,
+        samples: int,
+        shares: NDArray[np.float64],
+        batch: int | None,
+        seed: int,
+        shuffle: bool = True,
+        drop_last: bool = False,
+    ) -> None:
+        super().__init__(samples, batch, seed, shuffle, drop_last)
+        self.shares = tuple(np.asarray(shares).tolist())
+        self._order: tuple[int, Rows] | None = None
+
+    @property
+    def k(self) -> int:
+        return len(self.shares)
+
+    def batch_of(self, step: int) -> Rows:
+        """The samples of a step."""
+        begin, end = self._span(step)
+        return self._epoch(step // self.steps)[begin:end]
+
+    def rows(self, step: int, part: int) -> Rows:
+        """The samples of a step that belong to a partition; there may be none."""
+        return self.batch_of(step)[deal(self.size(step), self.shares)[part]]
+
+    def fullest(self, step: int) -> int:
+        """The partition that gets most samples of a step."""
+        return int(np.argmax([len(places) for places in deal(self.size(step), self.shares)]))
+
+    def some(self, count: int) -> tuple[int, Rows]:
+        """A few samples that differ, as far as the dataset is sorted, and a partition that they may be of."""
+        return 0, spread(self.samples, count)
+
+    def _epoch(self, epoch: int) -> Rows:
+        """The order in which an epoch goes through the samples; that of the last epoch used is kept."""
+        if not self.shuffle:
+            return np.arange(self.samples)
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, np.random.default_rng((self.seed, epoch)).permutation(self.samples)
+        return self._order[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_order": None}
+
+
+def spread(samples: int, count: int) -> Rows:
+    """A few places from first to last."""
+    return np.unique(np.linspace(0, samples - 1, min(samples, count)).astype(np.int64))
+
+
+@lru_cache(maxsize=64)
+def deal(samples: int, shares: tuple[float, ...]) -> tuple[Rows, ...]:
+    """Which places of a batch each partition gets: in turn, as often as its share is.
+
+    >>> [places.tolist() for places in deal(7, (0.25, 0.25, 0.5))]
+    [[1, 5], [2], [0, 3, 4, 6]]
+    """
+    exact = samples * np.asarray(shares) / sum(shares)
+    counts = np.floor(exact + 1e-9).astype(np.int64)
+    for part in np.argsort(counts - exact, kind="stable")[: samples - int(counts.sum())]:
+        counts[part] += 1
+    turns = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+    owner = np.repeat(np.arange(len(counts)), counts)[np.argsort(turns, kind="stable")]
+    return tuple(np.flatnonzero(owner == part) for part in range(len(counts)))
+
+
+class Placed(Epochs):
+    """Every step takes from each partition in proportion to its size, to within one sample, so that each worker needs its own
+    partitions only.
+
+    sizes: (k,) samples of each partition. An epoch goes through every sample once, in an order that is shuffled by (seed,
+    epoch, partition); so batches depend on the partitions, and with them on the code.
+
+    >>> batches = Placed((5, 2), batch=3, seed=0)
+    >>> batches.steps, [batches.size(step) for step in range(4)]
+    (3, [3, 3, 1, 3])
+    >>> [[len(batches.rows(step, part)) for part in range(2)] for step in range(3)]
+    [[2, 1], [2, 1], [1, 0]]
+    """
+
+    def __init__(
+        self, sizes: tuple[int, ...], batch: int | None, seed: int, shuffle: bool = True, drop_last: bool = False
+    ) -> None:
+        super().__init__(sum(sizes), batch, seed, shuffle, drop_last)
+        self.sizes = sizes
+        self._orders: dict[int, tuple[int, Rows]] = {}
+
+    @property
+    def k(self) -> int:
+        return len(self.sizes)
+
     def rows(self, step: int, part: int) -> Rows:
         """The samples of a step in one partition, as places in that partition; there may be none."""
         begin, end = (int(self._until(place)[part]) for place in self._span(step))
@@ -64,10 +170,6 @@ class Batches:
     def fullest(self, step: int) -> int:
         """The partition that gives most samples to a step."""
         return int(np.argmax([len(self.rows(step, part)) for part in range(len(self.sizes))]))
-
-    def _span(self, step: int) -> tuple[int, int]:
-        begin = step % self.steps * self.batch
-        return begin, min(begin + self.batch, self.samples)
 
     def _until(self, place: int) -> Rows:
         """(k,) samples that each partition has given when `place` samples of an epoch are used, rounded as Webster did."""
@@ -88,6 +190,14 @@ class Batches:
             rng = np.random.default_rng((self.seed, epoch, part))
             known = self._orders[part] = (epoch, rng.permutation(self.sizes[part]))
         return known[1]
+
+    def some(self, count: int) -> tuple[int, Rows]:
+        """A few samples of the largest partition, that differ as far as it is sorted."""
+        part = int(np.argmax(self.sizes))
+        return part, spread(self.sizes[part], count)
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "sizes": list(self.sizes)}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_orders": {}}
@@ -112,6 +222,10 @@ class Draws:
             )
         self._drawn: dict[tuple[int, int], Rows] = {}
 
+    @property
+    def k(self) -> int:
+        return len(self.sizes)
+
     def rows(self, step: int, part: int) -> Rows:
         """The samples of a step in one partition, as places in that partition."""
         if self.batch is None:
@@ -127,30 +241,14 @@ class Draws:
         """By what the sum over a partition's samples of a step is multiplied: samples over those drawn."""
         return 1.0 if self.batch is None else self.sizes[part] / self.batch
 
+    def some(self, count: int) -> tuple[int, Rows]:
+        """A few samples of the largest partition."""
+        part = int(np.argmax(self.sizes))
+        return part, spread(self.sizes[part], count)
+
     def fullest(self, step: int) -> int:
         """The partition that gives most samples to a step: the first, since all give as many, or the largest."""
         return int(np.argmax(self.sizes)) if self.batch is None else 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_drawn": {}}
-
-
-def partitions(samples: int, parts: Any, shares: NDArray[np.float64]) -> tuple[Rows, ...]:
-    """The samples of each of the code's k partitions. parts: None for contiguous ones of the code's shares, or lists."""
-    k = len(shares)
-    if samples < k:
-        raise Invalid(
-            f"The dataset has {samples} samples, fewer than the {k} partitions of the code. Use more data or fewer partitions."
-        )
-    if parts is None or isinstance(parts, int | np.integer):
-        if parts is not None and parts != k:
-            raise Invalid(f"The code has k={k} partitions, but got parts={parts}. Leave parts out, or use a code with {parts}.")
-        ends = np.rint(np.cumsum(shares) * (samples - k)).astype(np.int64) + np.arange(1, k + 1)  # at least one sample each
-        return tuple(np.split(np.arange(samples), ends[:-1]))
-    rows = tuple(np.asarray(part, dtype=np.int64) for part in parts)
-    if len(rows) != k or any(r.ndim != 1 or not len(r) or r.min() < 0 or r.max() >= samples for r in rows):
-        raise Invalid(
-            f"parts needs a list of samples for each of the code's k={k} partitions, none empty, each sample in "
-            f"0..{samples - 1}, but got {len(rows)} lists of lengths {[np.size(r) for r in rows]}."
-        )
-    return rows

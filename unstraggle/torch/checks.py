@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import replace
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from ..errors import Invalid
+from ..scheme.code import Code
+from .outcome import Outcome
 from .problem import TorchProblem
-
-log = logging.getLogger("unstraggle")
+from .seeds import seeded
 
 SAMPLES = 4
 """Samples that the checks use."""
@@ -22,66 +25,100 @@ TOLERANCE = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
 """Relative difference that counts as rounding: what is wrong is wrong by much more."""
 
 
-def averages(problem: TorchProblem, declared: str | None, check: bool) -> bool:
-    """Whether the loss is a mean over samples (else a sum): as declared, as the loss function says, or as it turns out."""
-    if declared not in (None, "mean", "sum"):
-        raise Invalid(f'reduction is "mean" or "sum", but got {declared!r}. It says what loss_fn does over the samples.')
-    said = declared or getattr(problem.loss_fn, "reduction", None)
-    found = _measured(problem) if check else {}
-    if not found:
-        return said != "sum"
-    fits = {name for name, fit in found.items() if fit}
+@dataclass(frozen=True)
+class Found:
+    """What a loss function turned out to be: the mean, the sum or the ratio of sums over samples, and its metrics by name."""
+
+    reduction: str
+    metrics: tuple[str, ...] = ()
+
+
+def reduction_of(problem: TorchProblem, declared: str | None, check: bool) -> Found:
+    """What the loss is over samples: as declared, as the loss function says, or as it turns out."""
+    if declared not in (None, "mean", "sum", "ratio"):
+        raise Invalid(
+            f'reduction is "mean", "sum" or "ratio", but got {declared!r}. It says what loss_fn does over the samples.'
+        )
+    said = "ratio" if problem.how.split else declared or getattr(problem.loss_fn, "reduction", None)
+    if not check:
+        return Found("mean" if said is None else said)
+    seen = in_evaluation(problem, _measured)
+    if seen.ratio:
+        return Found(_required(problem, "ratio", declared, {"ratio"} if seen.adds else set()), seen.metrics)
+    if seen.random and said in ("mean", "sum"):
+        return Found(said, seen.metrics)
+    if seen.random:
+        raise Invalid(
+            f"{problem.where(0, 0)}: it cannot be seen whether the loss is a mean or a sum over samples, since the forward "
+            "pass draws random numbers in evaluation mode, too, or there is one sample only. "
+            'Declare reduction="mean" or "sum", or let loss_fn give (sum, denominator).'
+        )
+    fits = {name for name, fit in {"sum": seen.adds, "mean": seen.averages}.items() if fit}
+    both = said if said in fits else "mean" if "mean" in fits and "sum" not in fits else "sum"
+    return Found(_required(problem, both, declared, fits), seen.metrics)
+
+
+def _required(problem: TorchProblem, found: str, declared: str | None, fits: set[str]) -> str:
     if not fits:
         raise Invalid(
             f"{problem.where(problem.batches.fullest(0), 0)}: the loss of some samples is neither the sum nor mean of their "
-            "losses, so partitions cannot be computed apart. Weighted means and losses that compare samples are such: use "
-            'reduction="sum" and divide by a constant, or check=False if you know better.'
+            "losses, so partitions cannot be computed apart. Weighted means and means over tokens are such: let loss_fn give "
+            "(sum, denominator), which are added up over all partitions and divided once. Losses that compare samples "
+            "(InfoNCE) cannot be cut. Use check=False if you know better."
         )
     if declared is not None and declared not in fits:
-        raise Invalid(f'reduction="{declared}" was declared, but the loss is a {fits.pop()} over the samples. Leave it out.')
-    return (said in fits and said == "mean") or "sum" not in fits
+        raise Invalid(f'reduction="{declared}" was declared, but the loss is a {found} over the samples. Leave it out.')
+    return found
 
 
-def _measured(problem: TorchProblem) -> dict[str, bool]:
-    """Whether the loss of a batch is the sum, or the mean, of the losses of its two pieces, in evaluation mode."""
-    part = problem.batches.fullest(0)
-    size = min(SAMPLES, len(problem.batches.rows(0, part)))
+@dataclass(frozen=True)
+class Seen:
+    """Of the loss of a batch and its two pieces: whether it adds up, or averages; or could not be compared."""
+
+    ratio: bool
+    random: bool = False
+    adds: bool = True
+    averages: bool = True
+    metrics: tuple[str, ...] = ()
+
+
+def _measured(problem: TorchProblem) -> Seen:
+    """Samples are read once, for their augmentation may be random, and evaluated together and in two pieces."""
+    part, places = problem.batches.some(SAMPLES)
+    with seeded((problem.how.seed,), torch.device("cpu")):
+        batch = problem.reader(part, places)
+    size = len(places)
+    one, again = (problem.evaluate(part, batch(slice(size)), seed) for seed in (0, 1))
+    ratio, metrics = one.denominator is not None, tuple(sorted(one.metrics))
+    whole, other = (_numbers(each) for each in (one, again))
+    if size < 2 or not np.array_equal(whole, other):
+        return Seen(ratio, random=True, metrics=metrics)
+    first, rest = (_numbers(problem.evaluate(part, batch(piece), 0)) for piece in (slice(1), slice(1, size)))
+    allowed = TOLERANCE[problem.dtype] * (abs(first) + abs(rest)) + 1e-12
+    adds = bool((abs(whole - first - rest) <= allowed).all())
+    return Seen(ratio, False, adds, bool((abs(whole - (first + (size - 1) * rest) / size) <= allowed).all()), metrics)
+
+
+def _numbers(found: Outcome) -> NDArray[np.float64]:
+    """The loss, and its denominator."""
+    return np.array([float(each) for each in (found.loss, found.denominator) if each is not None])
+
+
+def in_evaluation(problem: TorchProblem, ask: Callable[[TorchProblem], Seen]) -> Seen:
+    """Ask with the model in evaluation mode, and leave it as it was."""
     modes = {layer: layer.training for layer in problem.model.modules()}
     problem.model.eval()
     try:
-        if size < 2 or _draws(problem, part):
-            log.warning("Whether the loss is a sum or a mean over samples could not be checked.")
-            return {}
-        whole, first, rest = (_value(problem, part, piece) for piece in (slice(size), slice(1), slice(1, size)))
+        return ask(problem)
     finally:
         for layer, mode in modes.items():
             layer.training = mode
-    allowed = TOLERANCE[problem.dtype] * (abs(first) + abs(rest)) + 1e-12
-    return {"sum": abs(whole - first - rest) <= allowed, "mean": abs(whole - (first + (size - 1) * rest) / size) <= allowed}
-
-
-def _draws(problem: TorchProblem, part: int) -> bool:
-    """Whether the model or the dataset draws random numbers in evaluation mode, too."""
-    mine, other = (_value(problem, part, slice(SAMPLES), seed=seed) for seed in (0, 1))
-    return mine != other
-
-
-def _value(problem: TorchProblem, part: int, piece: slice, seed: int = 0) -> float:
-    """What loss_fn says of some samples of the first step."""
-    before, problem.how = problem.how, replace(problem.how, mean=False, seed=seed)
-    try:
-        with torch.no_grad():
-            loss = problem.loss(part, 0, piece)
-    finally:
-        problem.how = before
-    assert loss is not None
-    return float(loss.detach())
 
 
 def require_same_again(problem: TorchProblem) -> None:
     """Compute one loss and its gradient twice: the same seed must give the same numbers."""
     part = problem.batches.fullest(0)
-    first, second = (_gradient(problem, part) for _ in range(2))
+    first, second = (torch.nan_to_num(_gradient(problem, part), 0.0, 0.0, 0.0) for _ in range(2))  # the round tells of these
     scale = max(float(first.abs().max()), 1e-30)
     difference = float((first - second).abs().max()) / scale
     if not difference <= TOLERANCE[problem.dtype]:
@@ -98,6 +135,48 @@ def _gradient(problem: TorchProblem, part: int) -> Tensor:
     params = [p for p in problem.model.parameters() if p.requires_grad]
     grads = torch.autograd.grad(loss, params, allow_unused=True)
     return torch.cat([loss.detach().reshape(1), *(g.reshape(-1) for g in grads if g is not None)]).double()
+
+
+def takes_context(forward: Any) -> bool:
+    """Whether a forward function wants what goes with a step, as a third argument."""
+    try:
+        inspect.signature(forward).bind(None, None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def require_forward(loss_fn: Any, usual: bool) -> None:
+    """Without loss_fn, forward gives the loss."""
+    if loss_fn is None and usual:
+        raise Invalid("Without loss_fn, give forward=, a function (model, batch) -> loss, or (sum, denominator).")
+
+
+def require_pieces(accumulate: Any, micro: Any, code: Code) -> None:
+    """Whole numbers, and no micro-batches where the backward pass pauses between blocks of layers."""
+    for name, value in (("accumulate", accumulate), ("micro_batch", 1 if micro is None else micro)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise Invalid(f"{name} is a whole number >= 1, but got {value!r}.")
+    if micro is not None and len(code.blocks) > 1:
+        raise Invalid(
+            f"{code.name} has blocks of layers, for which the graphs of a partition must stay in memory: micro_batch= cannot "
+            "save it. Leave one of them out."
+        )
+
+
+def require_no_parameters(loss_fn: Any, model: nn.Module) -> None:
+    """Refuse a loss module that would have to be trained: workers compute gradients of the model's parameters only."""
+    own = set(model.parameters())
+    found = [name for name, p in loss_fn.named_parameters() if p.requires_grad and p not in own] if _is_module(loss_fn) else []
+    if found:
+        raise Invalid(
+            f"loss_fn has parameters that require a gradient ({', '.join(found)}), which would not be trained. Put it into the "
+            "model, and let forward(model, batch) compute with it, or freeze them."
+        )
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, nn.Module)
 
 
 def unpicklable(parts: dict[str, Any]) -> str | None:

@@ -4,42 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
+from ..doors import door
 from ..engines.base import Engine
 from ..errors import Invalid
 from ..runtime.estimate import Estimate
 from ..runtime.states import Shortfall
 from ..scheme.stop import Stop
-from .batches import Batches, partitions
+from .batches import Dealt, Placed
 from .blocks import aligned
-from .checks import averages, require_same_again
+from .checks import reduction_of, require_forward, require_no_parameters, require_pieces, require_same_again, takes_context
+from .context import pack
 from .data import Collate, length, source
 from .info import Info, info_of
-from .layout import trainable
-from .problem import Forward, How, TorchProblem, own_copy, split_batch
+from .launch import require_one_master
+from .layout import Layout, trainable
+from .outcome import weighs
+from .parts import batches_of, partitions
+from .problem import Forward, How, TorchProblem, own_copy, roots, split_batch
+from .samplers import Sampled, taken_apart
 from .scheme import resolve
-from .start import engine_maker, first_layout, in_backward_order, start_master
+from .start import engine_maker, first_layout, in_backward_order, start_master, with_moved_buffers, with_sums
+from .watch import Watch
 
 
+@door
 class Coded:
     """`backward()` fills `p.grad` with the gradient of the loss over the step's whole batch, as `loss.backward()` would.
 
     model: any module; its trainable parameters must all be float32 or float64. loss_fn(outputs, targets): one number, the
-    mean or the sum over the samples. dataset: a `TensorDataset`, a tuple of tensors, or anything with a length and items.
+    mean or the sum over the samples, or (sum, denominator), and behind that a dictionary of sums for `info.metrics`, if any;
+    None where forward gives the loss. dataset: a `TensorDataset`, a tuple of tensors, or anything with a length and items.
     scheme: a code, an expression such as "fractional_repetition(8, s=1)", a plan, "none" (wait for all) or "auto": what
     `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight.
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
-    batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`, see `Batches`.
-    parts: the samples of each partition, where they should not be contiguous. stop, on_shortfall, patience, trace: as for
-    `Master`. callbacks: called with the `Info` of every step.
+    batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. batches: a
+    sampler or batch sampler of your own, see `Sampled`; a `DataLoader` in place of the dataset says all of that. accumulate: so
+    many batches make one step, with one round. micro_batch: samples of a forward pass on a worker, at most, to save memory.
+    A batch is dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each
+    partition, where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience, trace: as
+    for `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of every step.
 
     forward(model, batch) -> (outputs, targets): where a batch is not (inputs, ..., targets). collate: makes a batch of samples.
+    context: numbers, texts and tensors that go to the workers with every step, as the third argument of a forward that takes
+    one; change them in `run.context`. Frozen parameters, buffers and attributes that you change in the model go by themselves.
     device: of the workers, or several that they share out. autocast: lower precision there, such as torch.bfloat16.
     statistics: "decode" the running statistics of batch normalisation with the gradient, or "discard" them. check: compute a
     few samples before the start, to see that the loss is a sum or mean, that the same seed gives the same numbers, and which
@@ -59,7 +75,7 @@ class Coded:
     def __init__(
         self,
         model: nn.Module,
-        loss_fn: Callable[[Any, Any], Tensor],
+        loss_fn: Callable[[Any, Any], Any] | None,
         dataset: Any,
         *,
         scheme: Any = "auto",
@@ -69,11 +85,15 @@ class Coded:
         engine_options: Mapping[str, Any] | None = None,
         latency: Any = None,
         batch_size: int | None = None,
+        batches: Any = None,
+        accumulate: int = 1,
+        micro_batch: int | None = None,
         shuffle: bool = True,
         drop_last: bool = False,
         seed: int = 0,
         reduction: str | None = None,
         forward: Forward = split_batch,
+        context: Mapping[str, Any] | None = None,
         collate: Collate | None = None,
         device: str | Sequence[str] = "cpu",
         autocast: torch.dtype | None = None,
@@ -82,33 +102,68 @@ class Coded:
         on_shortfall: Shortfall = "wait",
         patience: float | None = None,
         trace: Any = None,
+        append: bool = False,
         callbacks: Sequence[Callable[[Info], None]] = (),
         check: bool = True,
     ) -> None:
         if not isinstance(seed, int) or seed < 0:
             raise Invalid(f"seed is a whole number >= 0, but got {seed!r}.")
+        require_one_master(engine)
         self.model, self.callbacks, self.step, self.seed = model, tuple(callbacks), 0, seed
         size = sum(p.numel() for p in trainable(model).values())
         code, planned = resolve(scheme, workers, latency, size)
-        rows = partitions(length(dataset), parts, code.shares)
-        self.batches = Batches(tuple(map(len, rows)), batch_size, seed, shuffle, drop_last)
+        loader = dataset if isinstance(dataset, DataLoader) else None
+        if loader is not None:
+            found_there = taken_apart(loader, {"batch_size": batch_size, "batches": batches, "collate": collate})
+            dataset, batches, collate = found_there.values()
+        samples = length(dataset)
+        rows = partitions(samples, parts, code.shares, seed)
+        self.batches: Dealt | Placed | Sampled
+        require_pieces(accumulate, micro_batch, code)
+        if batches is None:
+            size_of_step = batch_size if batch_size is None else min(accumulate * batch_size, max(batch_size, samples))
+            self.batches = batches_of(samples, rows, code.shares, size_of_step, seed, shuffle, drop_last)
+        elif rows is None:
+            self.batches = Sampled(batches, samples, code.shares, batch_size, drop_last, loader, accumulate)
+        else:
+            raise Invalid("batches= draws from all samples, so every worker needs them all. Leave out parts=.")
         layout = first_layout(model, code, statistics)
-        how = How(seed, True, forward, (device,) if isinstance(device, str) else tuple(device), autocast)
-        problem = TorchProblem(own_copy(model), loss_fn, source(dataset, rows, collate), layout, self.batches, how)
-        problem.how = replace(how, mean=averages(problem, reduction, check))
+        devices = (device,) if isinstance(device, str) else tuple(device)
+        told, split = takes_context(forward), weighs(loss_fn) and layout.loss
+        how = How(seed, True, forward, devices, autocast, told, split=split, micro=micro_batch)
+        require_no_parameters(loss_fn, model)
+        require_forward(loss_fn, forward is split_batch)
+        self.context, data = dict(context or {}), source(dataset, rows, collate)
+
+        def made(layout: Layout, how: How) -> TorchProblem:
+            """The problem, with a model as it is now: checks may have moved that of an earlier one."""
+            problem = TorchProblem(own_copy(model), loss_fn, data, layout, self.batches, how)
+            problem.context = self.context
+            return problem
+
+        found = reduction_of(made(layout, how), reduction, check)
+        how = replace(how, mean=found.reduction == "mean", ratio=found.reduction == "ratio")
+        layout = with_sums(layout, found, code)
         self.code, self._unused = code, set[str]()
         if check:
-            require_same_again(problem)
+            require_same_again(made(layout, how))
+            layout = with_moved_buffers(made(layout, how), code) if statistics == "decode" else layout
         if check or len(code.blocks) > 1:
+            problem = made(layout, how)
             layout, self._unused, ends = in_backward_order(problem, code)
             self.code = aligned(code, layout, ends) if ends else code
         self.layout = layout
-        self.problem = TorchProblem(problem.model, loss_fn, problem.data, layout, self.batches, problem.how)
+        self.problem = made(layout, replace(how, strict=True, still=statistics == "decode"))
+        self._watch = Watch(roots(model, loss_fn), {f"model.{name}" for name in layout.statistics})
         self._flat = np.zeros(self.layout.dim, self.layout.dtype)
         self._second: dict[nn.Parameter, Tensor] = {}
         make = engine_maker(engine, dict(engine_options or {}), latency, seed)
         how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "trace": trace}
         self.master = start_master(self.code, self.problem, make, stop or planned, how_to_go_on)
+        if trace is not None and not append:
+            Path(trace).unlink(
+                missing_ok=True
+            )  # now that workers are there: rounds of another run would be taken for this one's
 
     # A step
 
@@ -118,13 +173,13 @@ class Coded:
         As with `loss.backward()`, gradients add up until they are zeroed. A step that was skipped leaves them alone. delays:
         (messages,) seconds before which a message may not leave its worker, for experiments.
         """
-        estimate = self.master.gradient(self._params(), self.step, delays=delays)
+        estimate = self.master.gradient(self._params(), self.step, delays=delays, context=self._told())
         samples = self.batches.size(self.step)
-        scale = 1 / samples if self.problem.how.mean else 1.0
+        scale = self._scale(estimate, samples)
         loss = scale * float(estimate.gradient[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:
             self._fill(estimate, scale)
-        info = info_of(estimate, self.epoch, samples, loss)
+        info = info_of(estimate, self.epoch, samples, loss, self._metrics(estimate))
         self.step += 1
         for call in self.callbacks:
             call(info)
@@ -132,12 +187,19 @@ class Coded:
 
     @property
     def epoch(self) -> int:
-        """Of the next step."""
-        return self.step // self.batches.steps
+        """Of the next step; with a sampler of one's own, of the last one."""
+        return self.batches.epoch_of(self.step)
 
     @property
     def steps_per_epoch(self) -> int:
         return self.batches.steps
+
+    def refresh(self) -> None:
+        """Compare every number of frozen parameters and buffers with what workers have, and send what differs.
+
+        Changes are noticed by themselves, see `Watch`; this is for those of a few numbers of a large tensor by way of `data`.
+        """
+        self._watch.compare(self.problem._roots)
 
     def second(self, optimizer: torch.optim.Optimizer) -> list[Tensor | None] | None:
         """The second track of the last step, for `TwoTrackAdam.step(second=)`; None where the code has one track."""
@@ -149,19 +211,18 @@ class Coded:
 
     def state_dict(self) -> dict[str, Any]:
         """What is needed to go on where this run stands; save it with those of the model and the optimiser."""
-        return {"step": self.step, "seed": self.seed, "code": self.code.name, "batches": self._batching()}
+        state = {"step": self.step, "seed": self.seed, "code": self.code.name, "batches": self.batches.describe()}
+        return {**state, "sampler": self.batches.state()} if isinstance(self.batches, Sampled) else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state. Data, batches and seed must be those of the run that saved it; the code may differ."""
-        for name, mine in {"seed": self.seed, "batches": self._batching()}.items():
+        for name, mine in {"seed": self.seed, "batches": self.batches.describe()}.items():
             saved = state.get(name)
             if saved != mine:
                 raise Invalid(f"The saved run has {name}={saved!r}, but this one {mine!r}. Batches would not be the same.")
         self.step = int(state["step"])
-
-    def _batching(self) -> dict[str, Any]:
-        mine = self.batches
-        return {"sizes": list(mine.sizes), "batch": mine.batch, "shuffle": mine.shuffle, "drop_last": mine.drop_last}
+        if isinstance(self.batches, Sampled):
+            self.batches.load(state.get("sampler", {}))
 
     def close(self) -> None:
         """End the workers and write what is left of the trace. May be called twice."""
@@ -188,6 +249,34 @@ class Coded:
             self._flat[place] = tensors[name].detach().reshape(-1).cpu().numpy()
         return self._flat
 
+    def _scale(self, estimate: Estimate, samples: int) -> float:
+        """By what decoded sums are multiplied: one over the samples of a mean, or over the denominators that were decoded."""
+        if not self.layout.ratio or estimate.skipped:
+            return 1 / samples if self.problem.how.mean else 1.0
+        total = float(estimate.gradient[1])
+        if not total > 0:
+            raise Invalid(
+                f"Step {self.step}: the denominators of the loss add up to {total:g}, but must to more than 0. Is everything "
+                "ignored in this batch?"
+            )
+        return 1 / total
+
+    def _metrics(self, estimate: Estimate) -> dict[str, float]:
+        """Sums over the batch, by name."""
+        if estimate.skipped:
+            return {}
+        end = self.layout.sums
+        return dict(zip(self.layout.metrics, estimate.gradient[end - len(self.layout.metrics) : end].tolist(), strict=True))
+
+    def _told(self) -> bytes:
+        """What goes with the order: what the master has changed in the model, and the values for `forward`."""
+        found = self._watch.look()
+        if isinstance(self.batches, Sampled):
+            found["rows"] = self.batches.draw(self.step)
+        if self.context:
+            found["values"] = self.context
+        return pack(found) if found else b""
+
     def _fill(self, estimate: Estimate, scale: float) -> None:
         first = torch.from_numpy(estimate.gradient)
         first[self.layout.head :] *= scale
@@ -212,11 +301,11 @@ class Coded:
 
     @torch.no_grad()
     def _update_statistics(self, flat: Tensor) -> None:
-        """Running statistics move by the mean of what they did in the partitions that had samples."""
-        parts = sum(len(self.batches.rows(self.step, part)) > 0 for part in range(self.problem.k))
+        """Running statistics move by the mean of what they did in the forward passes of the partitions."""
+        passes = sum(len(self.problem.pieces(part, self.step)) for part in range(self.problem.k))
         tensors = self.layout.tensors(self.model)
         for name in self.layout.statistics:
-            tensors[name] += flat[self.layout.places[name]].view(tensors[name].shape).to(tensors[name].device) / parts
+            tensors[name] += flat[self.layout.places[name]].view(tensors[name].shape).to(tensors[name].device) / passes
         for layer in self.model.modules():
             if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.num_batches_tracked is not None and layer.training:
                 layer.num_batches_tracked += 1

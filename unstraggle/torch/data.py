@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,24 +15,40 @@ from torch.utils.data import TensorDataset, default_collate
 
 from ..errors import Invalid
 
+log = logging.getLogger("unstraggle")
+
+LARGE = 1 << 30
+"""Bytes of tensors from which people are told what it means that every worker gets them all."""
+LARGE_DATA = (
+    "The dataset has %.1f GB of tensors, and every worker gets all of them, as with DistributedDataParallel. "
+    'parts="random" gives a worker the samples of its own partitions only; batches then depend on the code.'
+)
 Rows = NDArray[np.int64]
 Collate = Callable[[list[Any]], Any]
+Reader = Callable[[slice], Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A dataset of tensors with a row per sample: a worker gets only the rows of its partitions."""
+    """A dataset of tensors with a row per sample. rows: of each partition, where a worker gets only those of its own."""
 
     tensors: tuple[Tensor, ...]
-    rows: Mapping[int, Rows]
+    rows: Mapping[int, Rows] | None
 
     def read(self, part: int, places: Rows) -> tuple[Tensor, ...]:
-        """The samples at these places of a partition, as a batch."""
-        which = torch.from_numpy(self.rows[part][places])
+        """The samples at these places of a partition, or of the dataset, as a batch."""
+        which = torch.from_numpy(numbers(self.rows, part, places))
         return tuple(tensor[which] for tensor in self.tensors)
+
+    def reader(self, part: int, places: Rows) -> Reader:
+        """Read samples once; gives what makes a batch of some of them."""
+        columns = self.read(part, places)
+        return lambda chosen: tuple(tensor[chosen] for tensor in columns)
 
     def only(self, parts: Iterable[int]) -> Columns:
         """A copy with the rows of some partitions."""
+        if self.rows is None:
+            return self
         wanted = sorted(parts)
         every = np.concatenate([self.rows[part] for part in wanted])
         ends = np.cumsum([len(self.rows[part]) for part in wanted])
@@ -46,15 +63,26 @@ class Items:
 
     dataset: Any
     collate: Collate
-    rows: Mapping[int, Rows]
+    rows: Mapping[int, Rows] | None
 
     def read(self, part: int, places: Rows) -> Any:
-        """The samples at these places of a partition, as a batch."""
-        return self.collate([self.dataset[row] for row in self.rows[part][places].tolist()])
+        """The samples at these places of a partition, or of the dataset, as a batch."""
+        return self.collate([self.dataset[row] for row in numbers(self.rows, part, places).tolist()])
+
+    def reader(self, part: int, places: Rows) -> Reader:
+        """Read samples once, for they may be augmented at random; gives what makes a batch of some of them."""
+        items = [self.dataset[row] for row in numbers(self.rows, part, places).tolist()]
+        return lambda chosen: self.collate(items[chosen])
 
     def only(self, parts: Iterable[int]) -> Items:
         """The same dataset with the rows of some partitions."""
-        return Items(self.dataset, self.collate, {part: self.rows[part] for part in parts})
+        rows = None if self.rows is None else {part: self.rows[part] for part in parts}
+        return Items(self.dataset, self.collate, rows)
+
+
+def numbers(rows: Mapping[int, Rows] | None, part: int, places: Rows) -> Rows:
+    """The numbers of samples in the dataset, from their places in a partition where partitions are fixed."""
+    return places if rows is None else rows[part][places]
 
 
 def length(dataset: Any) -> int:
@@ -72,10 +100,13 @@ def length(dataset: Any) -> int:
     return len(dataset)
 
 
-def source(dataset: Any, rows: Sequence[Rows], collate: Collate | None) -> Columns | Items:
-    """Access to the samples of each partition."""
-    tensors, numbered = columns(dataset), dict(enumerate(rows))
+def source(dataset: Any, rows: Sequence[Rows] | None, collate: Collate | None) -> Columns | Items:
+    """Access to the samples of each partition, or where rows is None, to all."""
+    tensors, numbered = columns(dataset), None if rows is None else dict(enumerate(rows))
     if tensors is not None and collate is None:
+        size = sum(tensor.nbytes for tensor in tensors)
+        if rows is None and size > LARGE:
+            log.warning(LARGE_DATA, size / 2**30)
         return Columns(tensors, numbered)
     return Items(dataset, collate or default_collate, numbered)
 

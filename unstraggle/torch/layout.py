@@ -21,8 +21,9 @@ TYPES: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), 
 class Layout:
     """The head, then the trainable parameters, each once, in the order in which the backward pass completes their gradients.
 
-    The head of a gradient holds the loss, if `loss`, and by how much the running statistics of batch normalisation changed;
-    the head of the parameters holds 0 and the running statistics. So both are decoded with the gradient, by the same code.
+    The head of a gradient holds the loss, if `loss`, its denominator, if `ratio`, sums that are asked for by name, and by how
+    much the running statistics of batch normalisation changed; the head of the parameters holds zeros and the running
+    statistics. So all are decoded with the gradient, by the same code.
     """
 
     names: tuple[str, ...]
@@ -31,11 +32,18 @@ class Layout:
     statistic_sizes: tuple[int, ...]
     loss: bool
     dtype: np.dtype[Any]
+    ratio: bool = False
+    metrics: tuple[str, ...] = ()
 
     @property
     def head(self) -> int:
         """Coordinates before the parameters."""
-        return int(self.loss) + sum(self.statistic_sizes)
+        return self.sums + sum(self.statistic_sizes)
+
+    @property
+    def sums(self) -> int:
+        """Coordinates before the statistics: the loss, its denominator, metrics."""
+        return int(self.loss) + int(self.ratio) + len(self.metrics)
 
     @cached_property
     def dim(self) -> int:
@@ -45,7 +53,7 @@ class Layout:
     def places(self) -> dict[str, slice]:
         """Where each parameter and each statistic stands."""
         names = (*self.statistics, *self.names)
-        ends = list(accumulate((*self.statistic_sizes, *self.sizes), initial=int(self.loss)))
+        ends = list(accumulate((*self.statistic_sizes, *self.sizes), initial=self.sums))
         return {name: slice(a, b) for name, a, b in zip(names, ends[:-1], ends[1:], strict=True)}
 
     def tensors(self, model: nn.Module) -> dict[str, Tensor]:

@@ -14,18 +14,20 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import Tensor, nn
 
+from ..doors import door
 from ..errors import Invalid
 from .coded import Coded
 from .info import Info
 from .loaders import Counted
 
-GIVEN = ("batch_size", "shuffle", "drop_last", "collate", "forward", "model", "loss_fn", "dataset")
+GIVEN = ("batch_size", "batches", "shuffle", "drop_last", "collate", "forward", "model", "loss_fn", "dataset")
 """What `Coded` is told by the module and its DataLoader."""
 
 TRANSFER = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
 """Hooks that a batch passes before the training step."""
 
 
+@door
 class CodedStrategy(SingleDeviceStrategy):
     """`Trainer(strategy=CodedStrategy("cyclic_repetition(8, s=1)"))`: workers run `training_step`, the trainer does the rest.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, default_collate
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 
 from ..errors import Invalid
 from .coded import Coded
+from .samplers import taken_apart
 
 
 class Counted:
@@ -34,21 +35,19 @@ class Counted:
 
 
 def loader_options(loader: Any) -> dict[str, Any]:
-    """What `Coded` must know of a DataLoader.
+    """What `Coded` must know of a DataLoader, besides its dataset.
 
     >>> loader_options(DataLoader(range(50), batch_size=16, shuffle=True))
     {'batch_size': 16, 'shuffle': True, 'drop_last': False, 'collate': None}
     """
-    sampler = getattr(loader, "sampler", None)
-    usual = isinstance(loader, DataLoader) and type(loader.batch_sampler) is BatchSampler
-    if not usual or not draws_each_once(sampler, loader.dataset):
-        raise Invalid(
-            "CodedStrategy draws the batches itself, so the train DataLoader needs a batch_size and shuffle=True or False, but "
-            f"got {type(loader).__name__} with sampler {type(sampler).__name__}. Leave out sampler and batch_sampler."
-        )
-    batch = min(loader.batch_size, len(loader.dataset))
-    collate = None if loader.collate_fn is default_collate else loader.collate_fn
-    return {"batch_size": batch, "shuffle": type(sampler) is RandomSampler, "drop_last": loader.drop_last, "collate": collate}
+    if not isinstance(loader, DataLoader):
+        raise Invalid(f"CodedStrategy needs a torch.utils.data.DataLoader for training, but got {type(loader).__name__}.")
+    found = taken_apart(loader, {})
+    if type(loader.batch_sampler) is not BatchSampler or not draws_each_once(loader.sampler, loader.dataset):
+        return {"batches": found["batches"], "collate": found["collate"]}
+    batch = min(loader.batch_size or 1, len(loader.dataset))  # type: ignore[arg-type]
+    shuffle = type(loader.sampler) is RandomSampler
+    return {"batch_size": batch, "shuffle": shuffle, "drop_last": loader.drop_last, "collate": found["collate"]}
 
 
 def draws_each_once(sampler: Any, dataset: Any) -> bool:

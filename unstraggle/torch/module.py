@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from ..doors import door
 from ..errors import Invalid
 from .batches import Draws
 from .data import Columns
@@ -18,6 +19,7 @@ from .layout import layout_of, trainable
 from .problem import How, TorchProblem, own_copy
 
 
+@door
 class TorchModule(TorchProblem):
     """The gradient of the loss summed over the samples of a partition, or over a random batch, scaled up to the partition.
 
@@ -53,6 +55,7 @@ class TorchModule(TorchProblem):
         draws = Draws(tuple(map(len, self.rows)), batch, seed)
         columns = Columns((self.inputs, self.targets), dict(enumerate(self.rows)))
         super().__init__(own_copy(module), loss, columns, layout, draws, How(seed))
+        self._mean_of: Callable[[Tensor, Tensor], Tensor] = loss
         self._first = torch.cat([p.detach().reshape(-1) for p in trainable(module).values()]).cpu().numpy().copy()
 
     @property
@@ -93,7 +96,7 @@ class TorchModule(TorchProblem):
     def mean_loss(self, params: NDArray[Any], inputs: Any = None, targets: Any = None) -> float:
         """The loss on other data, or on all samples of this problem, without dropout."""
         inputs, targets = (self.inputs, self.targets) if inputs is None else (inputs, targets)
-        return float(self.loss_fn(self.outputs(params, inputs), torch.as_tensor(targets)))
+        return float(self._mean_of(self.outputs(params, inputs), torch.as_tensor(targets)))
 
     def outputs(self, params: NDArray[Any], inputs: Any) -> Tensor:
         """What the module says to these inputs, in evaluation mode."""
@@ -121,10 +124,10 @@ class TorchModule(TorchProblem):
         return {name: flat[self.layout.places[name]].view(p.shape) for name, p in trainable(self.model).items()}
 
     def _mean(self, flat: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-        return self.loss_fn(functional_call(self.model, self._named(flat), (inputs,)), targets)
+        return self._mean_of(functional_call(self.model, self._named(flat), (inputs,)), targets)
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("inputs", "targets", "rows", "_first")}
+        own = {name: getattr(self, name) for name in ("inputs", "targets", "rows", "_first", "_mean_of")}
         return {**super().__getstate__(), **own}
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..codes import blocks, cyclic_repetition, uncoded
+from ..doors import door
 from ..errors import Invalid
 from ..plan.base import Plan
 from ..randomness import Seed, generator
@@ -117,6 +118,7 @@ class Profile:
         return "\n".join(f"{name:{width}} {size:>14} {cost:>10}" for name, size, cost in rows)
 
 
+@door
 def profile_blocks(
     model: nn.Module,
     loss_fn: Callable[[Any, Any], Tensor],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,11 +16,13 @@ from ..errors import Invalid, UnstraggleError
 from ..runtime.master import Master
 from ..scheme.code import Code
 from ..scheme.stop import Stop
-from .checks import SAMPLES, unpicklable
+from .checks import SAMPLES, Found, unpicklable
 from .layout import Layout, layout_of, trainable
 from .problem import TorchProblem
 from .scheme import clock
 from .stages import backward_order, joints
+
+log = logging.getLogger("unstraggle")
 
 ENGINES = {"local": "Local", "ray": "Ray", "mpi": "MPI"}
 
@@ -52,6 +55,46 @@ def first_layout(model: nn.Module, code: Code, statistics: str) -> Layout:
             'Use GroupNorm, or statistics="discard" and compute them after training.'
         )
     return layout
+
+
+def with_sums(layout: Layout, found: Found, code: Code) -> Layout:
+    """The layout with places for the denominator of the loss and for metrics."""
+    if layout.loss:
+        return replace(layout, ratio=found.reduction == "ratio", metrics=found.metrics)
+    if found.reduction == "ratio":
+        raise Invalid(
+            f"{code.name} quantises its messages, which is too coarse for the denominator of a loss. Use a code of plain "
+            "numbers, or a loss that is a mean or a sum over samples."
+        )
+    if found.metrics:
+        log.warning("%s quantises its messages: metrics do not travel with them.", code.name)
+    return layout
+
+
+def with_moved_buffers(problem: TorchProblem, code: Code) -> Layout:
+    """The layout with the buffers that a forward pass moves, such as those of spectral normalisation: as running statistics of
+    batch normalisation they travel, and move by the mean over the partitions."""
+    layout, moved = problem.layout, problem.moved_buffers(problem.batches.fullest(0), slice(SAMPLES))
+    for one in moved:
+        if not one.value.is_floating_point():
+            raise Invalid(
+                f"The forward pass moves {one.name}, a buffer of {one.value.dtype}, which partitions cannot move together. "
+                "Move it in your training loop (workers get what you set), or make it floating-point if it may move by the "
+                'mean over the partitions; statistics="discard" leaves it as it is.'
+            )
+    if moved and not code.messages.plain.all():
+        raise Invalid(
+            f"{code.name} quantises its messages, which is too coarse for the buffers that the forward pass moves, such as "
+            f'{moved[0].name}. Use a code of plain numbers, or statistics="discard".'
+        )
+    if moved:
+        names = ", ".join(one.name for one in moved)
+        log.info("The forward pass moves %s: in every step by the mean over the partitions.", names)
+    return replace(
+        layout,
+        statistics=(*layout.statistics, *(one.name for one in moved)),
+        statistic_sizes=(*layout.statistic_sizes, *(one.value.numel() for one in moved)),
+    )
 
 
 def in_backward_order(problem: TorchProblem, code: Code) -> tuple[Layout, set[str], list[int]]:

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ..doors import door
 from ..errors import Invalid
 
 Second = Any
 """The second track: a flat vector over all parameters (tensor or numpy), or one tensor (or None) a parameter."""
 
 
+@door
 class TwoTrackAdam(Optimizer):
     """Adam with m from `p.grad` and v from the square of a second estimate of the same gradient.
 
@@ -47,6 +49,10 @@ class TwoTrackAdam(Optimizer):
         *,
         decoupled_weight_decay: bool = False,
     ) -> None:
+        params = list(params)
+        _require(
+            "params", params, all(isinstance(one, torch.Tensor | dict | tuple) for one in params), "tensors, or groups of them"
+        )
         _require("lr", lr, lr >= 0, "lr >= 0")
         _require("betas", betas, len(betas) == 2 and all(0 <= beta < 1 for beta in betas), "0 <= beta < 1 for both betas")
         _require("eps", eps, eps >= 0, "eps >= 0")

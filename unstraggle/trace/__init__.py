@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..doors import door
 from ..errors import Invalid
 from .formats import json_lines
 from .formats.json_lines import TornTrace
@@ -25,6 +26,7 @@ __all__ = ["TornTrace", "Trace", "TraceSummary", "append", "from_seconds", "read
 Times = NDArray[np.float64]
 
 
+@door
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Trace:
     """Recorded rounds: arrays (rounds, workers, tasks) in seconds since the start of the round; infinite means never.
@@ -117,6 +119,7 @@ class Trace:
         return f"Trace({shape(*self.end.shape)})"
 
 
+@door
 def from_seconds(seconds: ArrayLike, work: ArrayLike = 1.0, meta: Mapping[str, Any] | None = None, **more: Any) -> Trace:
     """A trace of tasks without gaps: seconds (rounds, workers, tasks), or (rounds, workers) where a worker has one task.
 
@@ -131,6 +134,7 @@ def from_seconds(seconds: ArrayLike, work: ArrayLike = 1.0, meta: Mapping[str, A
     return Trace(json_lines.back_to_back(end), end, work=work, meta=meta, **more)
 
 
+@door
 def read(path: str | os.PathLike[str], key: str | None = None, stage: int | None = None) -> Trace:
     """The trace in a file of this format, in a parquet file of ByteDance's straggler traces, or in an array of an npz file.
 
@@ -151,6 +155,7 @@ def read(path: str | os.PathLike[str], key: str | None = None, stage: int | None
     return Trace(**json_lines.load(path))
 
 
+@door
 def write(path: str | os.PathLike[str], trace: Trace) -> None:
     """Write a trace, in place of what the file may have held. The file changes only when the new one is complete."""
     path = Path(path)
@@ -163,6 +168,7 @@ def write(path: str | os.PathLike[str], trace: Trace) -> None:
     partial.replace(path)
 
 
+@door
 def append(path: str | os.PathLike[str], rounds: Trace | Mapping[str, Any]) -> None:
     """Add rounds to a file, which is made if there is none: a trace, or one round as it stands in the file.
 

@@ -35,6 +35,8 @@ def diagnose(trace: TracePath, key: Key = None, seed: Seed = 0, as_json: AsJson 
     lines = [found.verdict, *(f"- {reason}" for reason in found.reasons)]
     tables = [table for table in (_options(found), _workers(found)) if table.row_count]
     console().print(*lines, *tables, sep="\n", markup=False)
+    if found.answer == "scheme" and found.advice:
+        print(f"To try it:\n{found.advice.line}")
     if out:
         print(f"Written to {out}: {', '.join(written)}")
 
@@ -68,7 +70,7 @@ def _save(out: Path, about: dict[str, Any], found: Diagnosis, recorded: Trace) -
 
     save_json(out / "diagnosis.json", about)
     lateness(recorded).savefig(out / "lateness.png", dpi=150)
-    if found.advice is None:
+    if found.advice is None or not found.advice.candidates:
         return ["diagnosis.json", "lateness.png"]
     candidates(found.advice).savefig(out / "schemes.png", dpi=150)
     return ["diagnosis.json", "lateness.png", "schemes.png"]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ENGINES = ("local", "ray", "mpi")
 LINES = 12
 """Workers in the table at most."""
+SHORT = 1e-3
+"""Seconds below which tasks are over before the operating system has let them run: their times are its, not the machine's."""
 WARM_UP = 1
 """Rounds at the start that pay for what is loaded and compiled, and are not kept."""
 
@@ -45,7 +47,13 @@ def measure(
     rounds: Annotated[int, typer.Option(help="Rounds to record, each a step of training.")] = 100,
     dim: Annotated[int, typer.Option(help="Coordinates of the gradient, for tasks on random data.")] = 100,
     samples: Annotated[int, typer.Option(help="Samples, for tasks on random data.")] = 4000,
+    task_ms: Annotated[
+        float, typer.Option(help="Milliseconds that a task on random data should take: its gradient is computed repeatedly.")
+    ] = 20.0,
     latency: Annotated[str | None, typer.Option(help="Make workers this slow, for a rehearsal.")] = None,
+    uneven: Annotated[
+        bool, typer.Option("--uneven", help="Cut shares into a quarter and the rest, which tells the fixed cost of a task.")
+    ] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
     out: Annotated[Path, out_option("Folder for the trace; an older one there is replaced.")] = Path("out/measure"),
@@ -60,7 +68,9 @@ def measure(
     require_known("engine", engine, ENGINES)
     if workers < 2 or rounds < 1:
         raise Invalid(f"measure compares workers: it needs --workers >= 2 and --rounds >= 1, but got {workers} and {rounds}.")
-    going = rounds_of(task, engine, workers, dim, samples, latency, seed, out / "trace.jsonl")
+    if not 0 <= task_ms < float("inf"):
+        raise Invalid(f"--task-ms is a number of milliseconds >= 0, but got {task_ms}.")
+    going = rounds_of(task, engine, workers, dim, samples, task_ms / 1e3, latency, seed, out / "trace.jsonl", uneven)
     _record(out, going, f"{task}, {workers} workers", rounds, as_json)
     _finish(out, options_of(context), as_json)
 
@@ -94,6 +104,7 @@ def _trim(out: Path) -> Trace:
 
 
 def _finish(out: Path, options: dict[str, Any], as_json: bool) -> None:
+    from ...latency import fixed_cost
     from ..runs import command_line, write_config
 
     recorded = _trim(out)
@@ -104,9 +115,16 @@ def _finish(out: Path, options: dict[str, Any], as_json: bool) -> None:
         print_json(about)
         return
     console().print(_table(about))
+    if about["task_seconds"] < SHORT:
+        print(
+            f"A task takes {1e3 * about['task_seconds']:.2g} ms. So short a time is that of the operating system more than "
+            "that of the machine: measure tasks of 10 ms or more (--task-ms, --samples)."
+        )
     low, high = about["idle_share_ci95"]
     interval = f"({100 * low:.1f} to {100 * high:.1f} %)"
     print(f"Idle, waiting for the slowest: {100 * about['idle_share']:.1f} % of the workers' time {interval}.")
+    if options.get("uneven"):
+        print(fixed_cost(recorded))
     print(f"Trace: {about['trace']}\nNext:  {about['next']}")
 
 
@@ -118,6 +136,7 @@ def summary(trace: Trace) -> dict[str, Any]:
     import numpy as np
 
     from ...diagnosis import diagnose
+    from ...latency import fixed_cost
 
     found = diagnose(trace, schemes=False)
     median = np.median(trace.seconds if found.where == "compute" else trace.finish, axis=0)
@@ -126,7 +145,10 @@ def summary(trace: Trace) -> dict[str, Any]:
         for row in found.table
     ]
     rows.sort(key=lambda row: (-row["slowest"], -row["median"]))
-    about = {"rounds": len(trace), "workers": trace.n, "where": found.where}
+    ended = trace.durations[np.isfinite(trace.durations)]
+    usual = float(np.median(ended)) if len(ended) else float("inf")
+    about: dict[str, Any] = {"rounds": len(trace), "workers": trace.n, "where": found.where}
+    about |= {"task_seconds": usual, "fixed_cost": fixed_cost(trace).to_dict()}
     return about | {"idle_share": found.idle_share, "idle_share_ci95": found.idle_share_ci95, "table": rows}
 
 

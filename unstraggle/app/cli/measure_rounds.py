@@ -17,24 +17,56 @@ __all__ = ["PROBLEMS", "TASKS", "Step", "rounds_of"]
 
 @contextmanager
 def rounds_of(
-    task: str, engine: str, workers: int, dim: int, samples: int, latency: str | None, seed: int, trace: Path
+    task: str,
+    engine: str,
+    workers: int,
+    dim: int,
+    samples: int,
+    seconds: float,
+    latency: str | None,
+    seed: int,
+    trace: Path,
+    uneven: bool = False,
 ) -> Iterator[Step]:
-    """Start workers that record into a trace; gives the function that takes one step of training."""
+    """Start workers that record into a trace; gives the function that takes one step of training.
+
+    seconds: how long a task on random data takes, about; a rehearsal takes as long as its latency says.
+    """
+    from ...codes import uncoded
+    from ...problems.repeated import lasting
+
+    code = uneven_shares(workers) if uneven else uncoded(workers)
     if task in TASKS:
         images = modules()[1].task(task)
-        with _images(images, workers, lambda problem: make_engine(engine, problem, latency, {}, seed), seed, trace) as step:
+        with _images(images, code, lambda problem: make_engine(engine, problem, latency, {}, seed), seed, trace) as step:
             yield step
         return
-    from ...codes import uncoded
-
-    code = uncoded(workers)
     problem = make_problem(task, code, dim, samples, seed)
-    with _random_data(code, problem, make_engine(engine, problem, latency, {}, seed), trace) as step:
+    computed = problem if latency else lasting(problem, seconds)
+    with _random_data(code, problem, make_engine(engine, computed, latency, {}, seed), trace) as step:
         yield step
 
 
+def uneven_shares(n: int) -> Any:
+    """Waiting for all, where a worker has two tasks, a quarter of its share and the rest: that tells a from b in a + b work.
+
+    >>> uneven_shares(2).tasks.work.tolist()
+    [0.25, 0.75, 0.25, 0.75]
+    """
+    import numpy as np
+
+    from ...codes.shared import one_message
+    from ...scheme.code import Tasks
+    from ...scheme.names import no_expression
+    from ...scheme.rule import all_of
+
+    tasks = Tasks(np.repeat(np.arange(n), 2), np.arange(2 * n), work=np.tile([0.25, 0.75], n))
+    name = no_expression(f"uncoded({n}), a quarter of each share first")
+    return one_message(name, tasks, np.kron(np.eye(n), [1.0, 1.0]), all_of(tuple(range(n))))
+
+
 @contextmanager
-def _images(task: Any, workers: int, engine: Callable[[Any], Any], seed: int, trace: Path) -> Iterator[Step]:
+def _images(task: Any, code: Any, engine: Callable[[Any], Any], seed: int, trace: Path) -> Iterator[Step]:
     """A network on images, by the loop that a user would write."""
     import torch
 
@@ -43,7 +75,7 @@ def _images(task: Any, workers: int, engine: Callable[[Any], Any], seed: int, tr
     model = task.build(seed)
     optimizer = torch.optim.Adam(model.parameters(), task.lr)
     options = {"batch_size": task.batch, "seed": seed, "trace": trace}
-    with Coded(model, task.loss, task.data, scheme="none", workers=workers, engine=engine, **options) as run:
+    with Coded(model, task.loss, task.data, scheme=code, engine=engine, **options) as run:
 
         def step() -> None:
             optimizer.zero_grad()

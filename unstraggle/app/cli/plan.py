@@ -30,6 +30,9 @@ Source = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option("-n", "--workers", help="Number of workers; a trace knows it.")]
 Rounds = Annotated[int, typer.Option(help="Rounds to simulate.")]
+Carry = Annotated[
+    bool, typer.Option("--carry/--fresh", help="Workers finish the task that they are in when a round ends, or start afresh.")
+]
 
 
 def _methods() -> tuple[str, ...]:
@@ -46,9 +49,11 @@ def automatic(
     dim: Annotated[int | None, typer.Option(help="Coordinates of the gradient.")] = None,
     bandwidth: Annotated[float | None, typer.Option(help="Bytes per second of a worker's link.")] = None,
     round_trip: Annotated[float, typer.Option(help="Seconds.")] = 0.0,
+    master: Annotated[float | None, typer.Option(help="Bytes per second of the master's link, which all share.")] = None,
     max_bytes: Annotated[float | None, typer.Option(help="Most bytes sent per round.")] = None,
     max_load: Annotated[int, typer.Option(help="Most partitions a worker computes in multi-message codes.")] = 4,
     rounds: Rounds = 20_000,
+    carry: Carry = True,
     seed: Seed = 0,
     as_json: AsJson = False,
     out: Folder = None,
@@ -60,9 +65,13 @@ def automatic(
     from ...plan import auto
     from ..plots import candidates
 
-    network: dict[str, Any] = {"dim": dim, "bandwidth": bandwidth, "round_trip": round_trip, "max_bytes": max_bytes}
+    network: dict[str, Any] = {"dim": dim, "bandwidth": bandwidth, "round_trip": round_trip, "master": master}
+    limits: dict[str, Any] = {"max_bytes": max_bytes, "max_load": max_load, "rounds": rounds, "carry": carry}
     with progress_bars(as_json) as told:
-        advice = auto(_source(source, key), workers, **network, max_load=max_load, rounds=rounds, rng=seed, progress=told)
+        advice = auto(_source(source, key), workers, **network, **limits, rng=seed, progress=told)
+    if not advice.candidates:
+        _finish(advice.to_dict(), [advice.verdict, *(f"- {reason}" for reason in advice.reasons)], None, as_json, out)
+        return
     table = Table(title=advice.verdict)
     table.add_column("scheme", overflow="fold")
     for column in ("time", "saved", "95 % interval", "volume"):
@@ -72,6 +81,8 @@ def automatic(
         name = c.name if c.exact else f"{c.name} (not exact)"
         table.add_row(name, f"{c.time:.4g}", f"{100 * c.saving:.1f} %", interval, f"{c.volume:.1f}")
     _finish(advice.to_dict(), [*(f"- {reason}" for reason in advice.reasons), table], candidates(advice), as_json, out)
+    if advice.line and not as_json:
+        print(f"To try it:\n{advice.line}")
 
 
 @plan.command()
@@ -115,6 +126,7 @@ def orders(
     key: Key = None,
     max_messages: Annotated[float | None, typer.Option(help="Most messages per round, on average.")] = None,
     rounds: Rounds = 40_000,
+    carry: Carry = True,
     seed: Seed = 0,
     as_json: AsJson = False,
     out: Folder = None,
@@ -128,13 +140,19 @@ def orders(
 
     latency, n = _latency(source, key, workers)
     with progress_bars(as_json) as told:
-        found = search(latency, n, load, max_messages=max_messages, rounds=rounds, rng=seed, progress=told)
+        found = search(latency, n, load, max_messages=max_messages, rounds=rounds, rng=seed, progress=told, carry=carry)
     _finish(found.to_dict(), [str(found)], front(found), as_json, out)
 
 
 @plan.command()
 def redundancy(
-    source: Source, workers: Workers = None, key: Key = None, seed: Seed = 0, as_json: AsJson = False, out: Folder = None
+    source: Source,
+    workers: Workers = None,
+    key: Key = None,
+    carry: Carry = True,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    out: Folder = None,
 ) -> None:
     """Choose how many stragglers a one-message code should tolerate.
 
@@ -145,7 +163,7 @@ def redundancy(
 
     latency, n = _latency(source, key, workers)
     with busy("planning", as_json):
-        found = search(latency, n, rng=seed)
+        found = search(latency, n, rng=seed, carry=carry)
     lines: list[Any] = [f"Use {found.name}: expected time of a round {found.cost:.5g}"]
     _finish(found.to_dict(), lines, redundancy_curve(found), as_json, out)
 

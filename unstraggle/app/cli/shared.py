@@ -70,7 +70,7 @@ def out_option(about: str) -> Any:
     return typer.Option("-o", "--out", help=about, callback=usable)
 
 
-Seed = Annotated[int, typer.Option(help="Seed of the random draws; equal seeds give equal results.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random draws; equal seeds give equal results.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Folder = Annotated[Path | None, out_option("Folder for results and pictures.")]
 Key = Annotated[str | None, typer.Option(help="Array of an .npz file.")]

@@ -33,6 +33,9 @@ def simulate(
     precision: Annotated[
         float | None, typer.Option(help="Stop once the mean time is known to this fraction, e.g. 0.01.")
     ] = None,
+    carry: Annotated[
+        bool, typer.Option("--carry", help="Let workers finish the task that they are in when a round ends, as real ones do.")
+    ] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
     out: Folder = None,
@@ -56,9 +59,10 @@ def simulate(
                 "sending": sending,
                 "precision": precision,
                 "progress": partial(told, code.name),
+                "carry": carry,
             }
             results.append(run(code, model, stop, rounds=rounds, rng=seed, **options))
-    given = {"by": by, "deadline": deadline, "sending": sending}
+    given = {"by": by, "deadline": deadline, "sending": sending, "carry": carry}
     about = {"latency": str(model), "seed": seed, **given, "results": [r.to_dict() for r in results]}
     if out:
         _save_simulation(out, about, results)

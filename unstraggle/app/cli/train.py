@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from ...checks import require_known
 from ...errors import Invalid
 from .ending import Explained
-from .output import console, print_json, progress_bars, save_json
+from .output import print_json, progress_bars, save_json
 from .shared import AsJson, Folder, Seed, app, one_of, options_of, out_option
+from .traces import read_trace
+from .train_words import announce, print_results
 
 TASKS = ("digits", "mnist")
 Schemes = Annotated[list[str] | None, typer.Option("--scheme", help="A code's expression or file; may be given several times.")]
@@ -30,11 +31,11 @@ def demo(
     as_json: AsJson = False,
     out: Annotated[Path, out_option("Folder for results and pictures.")] = Path("out/demo"),
 ) -> None:
-    """Train on handwritten digits with 8 workers, two of them slow: wait, ignore, repeat, or code. Takes two minutes.
+    """Train on handwritten digits with 8 workers, a different one slow each step: wait, ignore, repeat or code. Two minutes.
 
     Example: unstraggle demo
     """
-    train(context, seed=seed, as_json=as_json, out=out)
+    train(context, seed=seed, as_json=as_json, out=out, advise=True)
 
 
 @app.command()
@@ -44,13 +45,19 @@ def train(
         str, typer.Option(help=f"What to train: {' or '.join(TASKS)}.", autocompletion=one_of(lambda: TASKS))
     ] = "digits",
     workers: Annotated[int, typer.Option("-n", "--workers", help="Worker processes, a multiple of 4.")] = 8,
-    slow: Annotated[int, typer.Option(help="How many of them are slow.")] = 2,
+    slow: Annotated[int, typer.Option(help="How many of them are slow in a step.")] = 1,
+    changing: Annotated[
+        bool, typer.Option("--changing/--same", help="Whether different ones are slow each step, or always the same.")
+    ] = True,
     factor: Annotated[float, typer.Option(help="How many times slower these are.")] = 10.0,
     unit: Annotated[float, typer.Option(help="Seconds that a worker is made to take for its share of a batch.")] = 0.03,
     by_label: Annotated[
         bool, typer.Option("--by-label/--shuffled", help="Whether partitions hold different labels, or random samples.")
     ] = True,
     scheme: Schemes = None,
+    advise: Annotated[
+        bool, typer.Option("--advise", help="Ask diagnose and plan auto about waiting for all, and train as advised; needs -o.")
+    ] = False,
     steps: Annotated[int, typer.Option(help="Steps of training.")] = 40,
     repeats: Annotated[int, typer.Option(help="Repetitions with other weights and batches, for the intervals.")] = 4,
     seed: Seed = 0,
@@ -59,41 +66,45 @@ def train(
 ) -> None:
     """Train one model with several schemes on local workers of which some are slow, and compare them by wall-clock.
 
-    Delays are injected: a worker computes for real, and then waits until its drawn time is over. Without --scheme: wait for
-    all, ignore the slowest, fractional repetition, and a clustered multi-message code.
+    Tasks last as long as on machines of their own, of which some have another job: a worker computes for real, and stays in its
+    task until that time is over. Nothing cuts it short: a worker that is late begins the next step late. Without --scheme: wait
+    for all, ignore the slowest, fractional repetition, and a clustered multi-message code.
 
     Example: unstraggle train --task mnist --factor 5 --steps 60 -o out/train
     """
-    _check(workers, slow, steps, repeats, scheme or [])
+    _check_numbers(workers, slow, steps, repeats)
+    require_known("task", task, TASKS)
+    about: dict[str, Any] = {"task": task, "workers": workers, "slow": slow, "changing": changing, "factor": factor}
+    about |= {"unit": unit, "by_label": by_label, "steps": steps, "repeats": repeats, "seed": seed}
+    about |= announce(about, quiet=as_json)
+    _check_schemes(workers, scheme or [], advise, steps * repeats, out)
+    began = time.perf_counter()
     comparison, tasks = modules()
-    require_known("task", task, tasks.TASKS)
-    places = [int((number + 0.5) * workers / slow) for number in range(slow)] if slow else []
-    latency = comparison.stragglers(workers, places, unit, factor)
+    machines = comparison.Machines(workers, unit, slow, factor, changing, seed)
     data = tasks.task(task).by_label() if by_label else tasks.task(task)
     chosen = list(comparison.entries(workers, slow))
     if scheme:
         chosen = [chosen[0], *(comparison.Entry(text, text) for text in scheme)]
-    began = time.perf_counter()
-    about = {"task": task, "workers": workers, "slow": places, "factor": factor, "unit": unit, "steps": steps, "seed": seed}
-    about |= {"by_label": by_label, "repeats": repeats}
     runs: list[Any] = []
     if out:
         _configure(out, chosen, options_of(context))
     try:
         with progress_bars(as_json) as told:
+            rows = _with_advice(chosen, about, out, told) if advise and out else iter(chosen)
             options = {"steps": steps, "repeats": repeats, "seed": seed, "told": told, "out": out}
-            for run in comparison.compare(data, chosen, latency, **options):
+            for run in comparison.compare(data, rows, comparison.on_machines(machines), **options):
                 runs.append(run)
     except (KeyboardInterrupt, SystemExit) as end:
         _keep_what_there_is(out, about, comparison, runs)
         raise Explained(end.code if isinstance(end, SystemExit) else 130) from end
-    about |= _results(comparison, runs) | {"took": time.perf_counter() - began}
+    about |= _results(comparison, runs, about.pop("found", None)) | {"took": time.perf_counter() - began}
+    about["stretch"] = max(machines.stretch(read_trace(out / run.entry.folder)) for run in runs) if out else None
     if out:
         _save(out, about, runs)
     if as_json:
         print_json(about)
         return
-    _print(about, out)
+    print_results(about, out)
 
 
 def modules() -> tuple[Any, Any]:
@@ -102,32 +113,57 @@ def modules() -> tuple[Any, Any]:
         from ...torch import tasks
         from .. import comparison
     except ModuleNotFoundError as error:
-        raise Invalid(f"Training needs {error.name}. Run: pip install 'unstraggle[torch,examples]'") from error
+        raise Invalid(f"Training needs {error.name}. Run: pip install 'unstraggle[demo]'") from error
     return comparison, tasks
 
 
-def _check(workers: int, slow: int, steps: int, repeats: int, schemes: list[str]) -> None:
-    """Before anything is trained."""
-    from ...study.expression import find_code
-
+def _check_numbers(workers: int, slow: int, steps: int, repeats: int) -> None:
+    """Before anything is said, so without a large import."""
     if workers < 4 or workers % 4:
         raise Invalid(f"--workers must be a multiple of 4, but is {workers}.")
     if not 0 <= slow < workers or steps < 1 or repeats < 1:
         raise Invalid("--slow must be below --workers, and --steps and --repeats at least 1.")
+
+
+def _check_schemes(workers: int, schemes: list[str], advise: bool, rounds: int, out: Path | None) -> None:
+    """Before anything is trained."""
+    from ...plan.auto import LEAST_ROUNDS
+    from ...study.expression import find_code
+
+    if advise and (out is None or rounds < LEAST_ROUNDS):
+        raise Invalid(
+            f"--advise reads the trace in --out, of {LEAST_ROUNDS} steps times repeats or more. Give -o, or more steps."
+        )
     for code in map(find_code, schemes):
         if code.n != workers:
             raise Invalid(f"{code.name} is for {code.n} workers, but --workers is {workers}. Change one of them.")
 
 
-def _results(comparison: Any, runs: list[Any]) -> dict[str, Any]:
+def _with_advice(chosen: list[Any], about: dict[str, Any], out: Path, told: Any) -> Iterator[Any]:
+    """The rows, and last what `plan auto` advises on the first of them, where that is not among them."""
+    from ...diagnosis import diagnose
+
+    yield chosen[0]
+    about["found"] = found = diagnose(read_trace(out / chosen[0].folder), progress=told)
+    yield from chosen[1:]
+    advised = found.advice.chosen if found.advice else None
+    if advised and advised.name not in [entry.code for entry in chosen]:
+        yield type(chosen[0])("as advised", advised.plan)
+
+
+def _results(comparison: Any, runs: list[Any], found: Any = None) -> dict[str, Any]:
+    from ..verdict import conclude
+
     target = SLACK * float(runs[0].losses[:, -1].mean())
-    return {"target": target, "rows": comparison.table(runs, target)}
+    rows = comparison.table(runs, target)
+    concluded = {} if found is None else {"conclusion": conclude(rows, found).to_dict()}
+    return {"target": target, "rows": rows, **concluded}
 
 
 def _configure(out: Path, chosen: list[Any], options: dict[str, Any]) -> None:
     from ..runs import command_line, write_config
 
-    for folder in (out, *(out / entry.name.replace(" ", "-") for entry in chosen)):
+    for folder in (out, *(out / entry.folder for entry in chosen)):
         write_config(folder, command_line(), options)
 
 
@@ -141,32 +177,8 @@ def _save(out: Path, about: dict[str, Any], runs: list[Any]) -> None:
 
 def _keep_what_there_is(out: Path | None, about: dict[str, Any], comparison: Any, runs: list[Any]) -> None:
     """The summary of the schemes that were finished; the steps of the one that was not are in its folder."""
+    about.pop("found", None)
     if out:
         _save(out, about | (_results(comparison, runs) if runs else {"rows": []}) | {"interrupted": True}, runs)
     kept = f"; {len(runs)} schemes were finished" + (f", all steps are in {out}" if out else "")
     print(f"unstraggle: interrupted{kept}.", file=sys.stderr)
-
-
-def _print(about: dict[str, Any], out: Path | None) -> None:
-    who = ", ".join(map(str, about["slow"])) or "none"
-    title = f"{about['task']}: {about['workers']} workers, slow: {who} ({about['factor']:g} x); {about['steps']} steps"
-    caption = f"± 95 % over {about['repeats']} runs; target loss {about['target']:.3f}; MB per step"
-    shown = Table(title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    shown.add_column("scheme", overflow="fold", min_width=18)
-    for column in ("ms/step", "s to target", "speed-up", "final loss", "exact", "MB"):
-        shown.add_column(column, justify="right", no_wrap=True)
-    for row in about["rows"]:
-        reached = _with_half(row["to_target"], 1) if row["to_target"] else "never"
-        faster = f"{row['speedup']:.1f} x" if row["speedup"] else "-"
-        loss = _with_half(row["loss"], 3)
-        exact = f"{100 * row['exact']:.3g} %"
-        shown.add_row(row["scheme"], f"{1e3 * row['wall'][0]:.0f}", reached, faster, loss, exact, f"{row['megabytes']:.2f}")
-    console().print(shown)
-    if out:
-        print(f"Written to {out}: loss.png, summary.json, and a folder for each scheme. Took {about['took']:.0f} s.")
-
-
-def _with_half(interval: tuple[float, float], digits: int) -> str:
-    """A mean and half the width of its interval, where there is one: it takes two runs."""
-    mean, half = (f"{value:.{digits}f}" for value in interval)
-    return mean if half == "nan" else f"{mean} ± {half}"

@@ -61,6 +61,8 @@ class State:
             yield _event(step, "back", f"worker {worker} is back")
         if step.skipped:
             yield _event(step, "skipped", "no gradient could be had: the step was skipped")
+        elif not step.finite:
+            yield _event(step, "inexact", "the gradient has NaN or infinity")
         elif not step.exact:
             yield _event(step, "inexact", "the gradient is not exact")
         if step.damaged:

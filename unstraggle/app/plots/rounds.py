@@ -46,8 +46,9 @@ def fitted_distributions(fit: Fit) -> Figure:
     for number, one in enumerate(shown):
         label = f"{one.name}, KS distance {one.ks:.3f}"
         axes.plot(grid, one.model.cdf(grid), "-" if one.passes else "--", linewidth=1.3, color=COLOURS[number], label=label)
-    axes.set(xlabel="time of a unit of work (s)", ylabel="share of times up to that", ylim=(0, 1.02), xlim=(None, high))
-    axes.set_xscale("log" if long else "linear")
+    axes.set_xscale("log" if long else "linear")  # before the limits: the margin below the least time may be negative
+    axes.set(xlabel="time of a unit of work (s)", ylabel="share of times up to that", ylim=(0, 1.02))
+    axes.set_xlim(low / 1.05 if long else low - 0.05 * (high - low), high if high > low else 1.05 * low)
     axes.legend(loc="lower right", frameon=False, fontsize=7, title="dashed: does not fit", title_fontsize=7)
     _clean(axes)
     return figure

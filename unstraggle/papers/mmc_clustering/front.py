@@ -41,7 +41,8 @@ def front(
     rows = [measured(scheme) | {"front": ""} for scheme in schemes(setting) if scheme.label in COMPARED]
     for name, by in FRONTS.items():
         search = max(2, min(rounds, SEARCH_ROUNDS))
-        plans = orders(setting.latency, setting.n, setting.load, by=by, rounds=search, rng=seed, progress=progress)
+        options: dict[str, Any] = {"by": by, "rounds": search, "rng": seed, "progress": progress}
+        plans = orders(setting.latency, setting.n, setting.load, carry=False, **options)
         found = [measured(_scheme(plan)) for plan in plans]
         best = pareto([row["time"] for row in found], [row["load"] for row in found])
         rows += [found[place] | {"front": name} for place in best]

@@ -124,8 +124,7 @@ def _reproduce(
     seeds, tuning = (2, 1) if quick else (SEEDS, TUNING)
     shown = [_quick(comparison) for comparison in comparisons] if quick else comparisons
     found = studies([line for comparison in shown for line in comparison.lines], seeds, tuning, progress)
-    rows = [row for comparison in shown for row in _rows(comparison, found)]
-    rows += (before or {}).get("rows", [])
+    rows = [row for comparison in shown for row in _rows(comparison, found)] + list((before or {}).get("rows", []))
     panels = dict(sorted({**{one.name: _panel(one, found) for one in shown}, **(before or {}).get("curves", {})}.items()))
     about = {
         "repeat": f"unstraggle reproduce {name}{' --quick' if quick else ''}",

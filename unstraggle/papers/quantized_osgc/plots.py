@@ -164,10 +164,8 @@ def _lines(axes: Axes, panel: Mapping[str, Any], kind: str, styles: Mapping[str,
         colour, dashes, marker = styles[line["scheme"]]
         x, mean, half = (np.asarray(line[kind][key], dtype=float) for key in ("x", "mean", "half"))
         every = max(2, len(x) // 4)
-        places: dict[str, Any] = {
-            "errorevery": (1 + number % (every - 1) if every > 2 else 0, every),
-            "markevery": (number % 3, 3),
-        }
+        places: dict[str, Any] = {"markevery": (number % 3, 3)}
+        places["errorevery"] = (1 + number % (every - 1) if every > 2 else 0, every)
         look: dict[str, Any] = {"color": colour, "linestyle": dashes, "marker": marker, "markersize": 3.5, "linewidth": 1.2}
         bars = np.where(np.isfinite(half) & (mean < top), half, 0.0)
         axes.errorbar(x, np.minimum(mean, 2 * top), bars, **look, **places, elinewidth=0.8, label=line["scheme"])

@@ -1,0 +1,76 @@
+"""Rounds that hand out tasks: simulated equals replayed equals a real master, with carry-over and without."""
+
+import numpy as np
+import pytest
+
+from tests.examples import HANDED_EXAMPLES, example
+from tests.problems import least_squares
+from unstraggle import Master, simulate
+from unstraggle.codes import uncoded_mmc, work_conserving
+from unstraggle.engines import Virtual
+from unstraggle.latency import ShiftedExponential, TwoSpeed
+from unstraggle.study.handed import replayed, simulated
+
+SETTING = ShiftedExponential(rate=10, shift=0.01)
+
+
+def durations(code, kind, rounds, rng):
+    """Seconds of tasks: a speed per worker and round, a draw per task, and two speeds, of which many tasks end together."""
+    if kind == "task":
+        return rng.exponential(size=(rounds, len(code.tasks)))
+    drawn = (
+        0.05 + rng.exponential(size=(rounds, code.n))
+        if kind == "worker"
+        else np.where(rng.random((rounds, code.n)) < 0.3, 8.0, 1.0)
+    )
+    return drawn[:, code.tasks.worker] * code.tasks.work
+
+
+@pytest.mark.parametrize("expression", (*HANDED_EXAMPLES, "work_conserving(7, load=3, pieces=2, reserve=2)"))
+def test_simulated_rounds_are_those_of_a_real_round(expression):
+    code, rng = example(expression), np.random.default_rng(0)
+    for carry in (False, True):
+        for kind in ("worker", "task", "two"):
+            seconds = durations(code, kind, 25, rng)
+            times, sums = simulated(code, seconds, carry)
+            again, sent, residual = replayed(code, seconds, carry)
+            np.testing.assert_allclose(times, again, rtol=1e-12, err_msg=f"{kind} {carry}")
+            assert np.array_equal(sums, sent) and (residual == 0).all()
+
+
+@pytest.mark.parametrize("carry", [False, True])
+def test_a_master_over_virtual_takes_as_long_as_the_simulation(carry):
+    code = work_conserving(5, load=3, pieces=3)
+    problem, rounds = least_squares(code), 30
+    with Master(code, Virtual(problem, SETTING, rng=7, carry=carry)) as master:
+        estimates = [master.gradient(np.full(24, 0.1), step) for step in range(rounds)]
+    drawn = np.concatenate([SETTING.speeds(5, 1, rng) for rng in [np.random.default_rng(7)] for _ in range(rounds)])
+    times, sums = simulated(code, drawn[:, code.tasks.worker] * code.tasks.work, carry)
+    np.testing.assert_allclose([estimate.wait for estimate in estimates], times, rtol=1e-12)
+    assert [estimate.messages for estimate in estimates] == sums.tolist()
+    for estimate in estimates:
+        np.testing.assert_allclose(estimate.gradient, problem.gradient(np.full(24, 0.1)), rtol=1e-9)
+
+
+def test_the_setting_of_figure_1_of_ozfatura_et_al():
+    """K = 40, r = 10, carry-over counted: nothing twice takes at most 0.090 s for 40 sums, helpers make it at most 0.075 s."""
+    nothing_twice = simulate(work_conserving(40, load=10, pieces=10, helpers=False), SETTING, rounds=4000, rng=0, carry=True)
+    helped = simulate(work_conserving(40, load=10, pieces=10), SETTING, rounds=4000, rng=0, carry=True)
+    static = simulate(uncoded_mmc(40, load=10), SETTING, rounds=4000, rng=0, carry=True)
+    assert nothing_twice.time.mean < 0.090 and nothing_twice.messages.mean == 40
+    assert helped.time.mean < 0.075 and helped.messages.mean <= 40
+    assert helped.time.mean < 0.4 * static.time.mean and helped.exact.mean == 1
+
+
+def test_without_stragglers_helpers_cost_nothing():
+    even = TwoSpeed(fast=1.0, slow=1.0, p=0.0)
+    for pieces in (1, 4):
+        assert simulate(
+            work_conserving(8, load=2, pieces=pieces), even, rounds=50, rng=0, carry=True
+        ).time.mean == pytest.approx(1.0)
+
+
+def test_chunks_go_on_where_the_one_before_ended():
+    code = work_conserving(4, load=2, pieces=2)
+    result = simulate(code, SETTING, rounds=9000, rng=0, carry=True, threads=1)
+    assert len(result) == 9000 and np.isfinite(result.time.values).all()

@@ -1,0 +1,163 @@
+"""What moves in a model besides its trainable parameters: teachers, buffers, attributes. Workers have it as the master does."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import unstraggle as us
+from unstraggle import Invalid, WorkerFailed
+from unstraggle.latency import ShiftedExponential
+from unstraggle.torch.context import pack, unpack
+
+from ..torch_models import Counting, Distilled, mean_square, mlp, scaled, table
+
+
+def coded(model, loss_fn=mean_square, data=None, **options):
+    options = {"scheme": "cyclic_repetition(4, s=1)", "batch_size": 16, "shuffle": False, "engine": "virtual", **options}
+    if options["engine"] == "virtual":
+        options["latency"] = ShiftedExponential(rate=1.0)
+    return us.torch.Coded(model, loss_fn, table() if data is None else data, **options)
+
+
+def alone(model, loss_fn, data, step):
+    """The batches of `shuffle=False` in one process."""
+    rows = slice(16 * step, 16 * step + 16)
+    loss = loss_fn(model(data[0][rows]), data[1][rows])
+    loss.backward()
+    return float(loss.detach())
+
+
+def losses(model, change, run=None, data=None, loss_fn=mean_square, steps=3):
+    """Train, coded or in one process, where the loop changes something between two steps."""
+    optimizer, found = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.3), []
+    for step in range(steps):
+        optimizer.zero_grad()
+        found.append(alone(model, loss_fn, data or table(), step) if run is None else run.backward().loss)
+        optimizer.step()
+        change(model)
+    return found
+
+
+def follow(model):
+    """An exponential moving average, as most scripts write it: no version counts it."""
+    for slow, fast in zip(model.teacher.parameters(), model.student.parameters(), strict=True):
+        slow.data.mul_(0.5).add_(fast.data, alpha=0.5)
+
+
+def cool(model):
+    model.temperature *= 0.5
+
+
+def cool_by_hand(model):
+    model.temperature.data[:] = model.temperature.data * 0.5
+
+
+def less(model):
+    model.strength = model.strength * 0.5
+
+
+def renewed(model):
+    model.temperature = torch.full((1,), 0.25)
+
+
+@pytest.mark.parametrize("change", [follow, cool, cool_by_hand, less, renewed])
+def test_what_the_loop_changes_reaches_the_workers(change):
+    expected = losses(Distilled(), change)
+    unchanged = losses(Distilled(), lambda model: None)
+    model = Distilled()
+    with coded(model) as run:
+        found = losses(model, change, run)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert abs(np.subtract(expected, unchanged)[1:]).min() > 1e-4
+
+
+def test_it_reaches_processes_too():
+    expected, model = losses(Distilled(), follow), Distilled()
+    with coded(model, engine="local", scheme="fractional_repetition(2, s=1)") as run:
+        np.testing.assert_allclose(losses(model, follow, run), expected, rtol=1e-5)
+
+
+def test_nothing_travels_where_nothing_moves():
+    model = mlp()
+    with coded(model, nn.functional.cross_entropy) as run:
+        run.backward()
+        model.eval()
+        assert run._told() == b""
+        run.refresh()
+        assert run._told() == b""
+
+
+def test_a_change_of_one_number_in_many_is_found_by_refresh():
+    model = nn.Sequential(nn.Linear(6, 3))
+    model.register_buffer("large", torch.zeros(10_000))
+    with coded(model, nn.functional.cross_entropy) as run:
+        model.large.data[7] = 1.0
+        assert run._told() == b""
+        run.refresh()
+        assert unpack(run._told())["tensors"]["model.large"][7] == 1.0
+        run.backward()
+        assert float(run.problem.model.large[7]) == 1.0
+
+
+@pytest.mark.parametrize("how", [nn.utils.spectral_norm, nn.utils.parametrizations.spectral_norm])
+def test_spectral_normalisation_iterates_as_in_one_process(how):
+    torch.manual_seed(0)
+    models = [nn.Sequential(how(nn.Linear(6, 12)), nn.Tanh(), nn.Linear(12, 3))]
+    models.append(copy.deepcopy(models[0]))
+    data = table()
+    with coded(models[0], nn.functional.cross_entropy, data) as run:
+        found = losses(models[0], lambda model: None, run)
+    expected = losses(models[1], lambda model: None, None, data, nn.functional.cross_entropy)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    torch.testing.assert_close(*(model.eval()(data[0]) for model in models), rtol=1e-4, atol=1e-5)
+
+
+def test_buffers_that_cannot_move_together_are_refused():
+    with pytest.raises(Invalid, match=r"The forward pass moves calls, a buffer of torch.int64"):
+        coded(Counting(torch.zeros((), dtype=torch.int64)), nn.functional.cross_entropy)
+    with pytest.raises(Invalid, match="too coarse for the buffers that the forward pass moves, such as calls"):
+        coded(Counting(torch.zeros(())), nn.functional.cross_entropy, scheme="quantize(uncoded(4), bits=8)")
+    model = Counting(torch.zeros(()))
+    with coded(model, nn.functional.cross_entropy) as run:
+        run.backward(), run.backward()
+    assert float(model.calls) == 2.0
+    options = {"check": False, "on_shortfall": "raise"}
+    with (
+        coded(Counting(torch.zeros(())), nn.functional.cross_entropy, **options) as run,
+        pytest.raises((WorkerFailed, us.UnstraggleError), match="the forward pass moves the buffer calls"),
+    ):
+        run.backward()
+    with coded(Counting(torch.zeros(())), nn.functional.cross_entropy, statistics="discard", **options) as run:
+        assert run.backward().exact
+
+
+def test_values_go_with_a_step():
+    data, model = table(), nn.Linear(6, 3)
+    with coded(model, nn.functional.cross_entropy, data, forward=scaled, context={"temperature": 1.0}) as run:
+        for temperature in (1.0, 0.5, torch.tensor([2.0, 1.0, 0.5])):
+            run.context["temperature"] = temperature
+            expected = nn.functional.cross_entropy(model(data[0][:16]) / temperature, data[1][:16])
+            run.step = 0
+            assert run.backward().loss == pytest.approx(expected.item(), rel=1e-5)
+        run.context["temperature"] = object()
+        with pytest.raises(Invalid, match="Numbers, texts, lists, dictionaries and tensors can go with a step"):
+            run.backward()
+
+
+def test_a_loss_that_would_have_to_be_trained_is_refused():
+    loss = nn.CrossEntropyLoss()
+    loss.scale = nn.Parameter(torch.ones(1))
+    with pytest.raises(Invalid, match=r"loss_fn has parameters that require a gradient \(scale\)"):
+        coded(mlp(), loss)
+
+
+def test_bytes_of_a_context():
+    values = {"a": [1, 2.5, None, "x", {"b": True}], "t": torch.ones(2, 3, dtype=torch.bfloat16), "n": np.arange(3)}
+    found = unpack(pack(values | {"empty": torch.zeros(0, 4), "one": torch.tensor(3), "np": np.float32(0.5)}))
+    assert found["a"] == values["a"] and found["np"] == 0.5 and int(found["one"]) == 3
+    assert found["empty"].shape == (0, 4) and found["n"].tolist() == [0, 1, 2]
+    assert torch.equal(found["t"], values["t"]) and found["t"].dtype == torch.bfloat16
+    assert unpack(b"") == {}

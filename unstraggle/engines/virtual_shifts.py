@@ -1,0 +1,129 @@
+"""Workers that are handed tasks, on a sampled clock: when each is done, and what it then sends."""
+
+from __future__ import annotations
+
+import heapq
+import traceback
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import Invalid
+from ..problems.base import Problem
+from ..runtime.events import Failed, Finished
+from ..runtime.instructions import Tell
+from ..runtime.message import Incoming, Message, Order
+from ..runtime.serve import Job, Share, Times
+from ..runtime.shift import Shift
+from ..scheme.code import Code
+from ..scheme.program import Outgoing
+
+
+@dataclass(eq=False)
+class Seat:
+    """A worker: what it has been told in this round, the task that it is at, and when that ends."""
+
+    shift: Shift
+    task: int = -1
+    ends: float = 0.0
+    times: list[float] = field(default_factory=list)
+
+
+class VirtualShifts:
+    """Does the work of `Virtual` for codes that hand out tasks. carry: who is at a task when the round ends stays in it."""
+
+    def __init__(self, code: Code, problem: Problem, slices: tuple[slice, ...], carry: bool) -> None:
+        self._code, self._carry, self.clock = code, carry, 0.0
+        dtype = np.dtype(problem.dtype)
+        self._shares = [Share(code.program(worker), problem, slices, dtype) for worker in range(code.n)]
+        self._seats: list[Seat] = []
+        self._events: list[tuple[float, int, int, Any]] = []
+        self._tie = count()
+
+    def start(self, order: Order, seconds: NDArray[np.float64]) -> None:
+        """A round begins, or is given again to some. seconds: (T,) of all tasks."""
+        if order.workers is None:
+            self._events = self._left() if self._carry else []
+            heapq.heapify(self._events)
+            self.clock, self._seconds = 0.0, seconds
+            self._seats = [self._seat(order, worker) for worker in range(self._code.n)]
+        for worker in order.workers or ():
+            self._seats[worker] = self._seat(order, worker)
+
+    def tell(self, word: Tell) -> None:
+        seat = self._seats[word.worker]
+        seat.shift.hear(word)
+        self._begin(word.worker, seat)
+
+    def next(self, until: float | None) -> list[Incoming]:
+        """What happens at the next moment."""
+        while self._events:
+            moment = self._events[0][0]
+            if until is not None and moment > until:
+                break
+            if moment == np.inf:
+                raise Invalid(
+                    f"{self._code.name}: tasks that never end hold up the round. Use helpers=True, or a finite latency."
+                )
+            self.clock = moment
+            found: list[Incoming] = []
+            while self._events and self._events[0][0] == moment:
+                _, worker, _, event = heapq.heappop(self._events)
+                found += [event] if event is not None else self._end(worker)
+            if found:
+                return found
+        if until is None:
+            raise Invalid(f"{self._code.name}: nothing more can happen in this round, and it is not over.")
+        self.clock = max(self.clock, until)
+        return []
+
+    def _left(self) -> list[tuple[float, int, int, Any]]:
+        """Tasks of rounds before that workers are still in: they say so when these are done. One without end is dropped."""
+        found = [(ends, old) for ends, _, _, old in self._events if isinstance(old, Finished)]
+        for worker, seat in enumerate(self._seats):
+            if seat.task >= 0:
+                found.append((seat.ends, Finished(worker, seat.task, 0.0, seat.shift.job.round)))
+        rests = [(ends - self.clock if ends < np.inf else 0.0, old) for ends, old in found]
+        return [(rest, old.worker, next(self._tie), replace(old, time=rest)) for rest, old in rests]
+
+    def _seat(self, order: Order, worker: int) -> Seat:
+        job = Job(order.round, order.step, order.params, 0.0, context=order.context)
+        shift = Shift(self._shares[worker], job, partial(self._say, worker), partial(self._send, worker))
+        shift.begin()
+        return Seat(shift)
+
+    def _begin(self, worker: int, seat: Seat) -> None:
+        """A worker that is free begins with what it was told."""
+        if seat.task >= 0 or seat.shift.next < 0:
+            return
+        seat.task = seat.shift.next
+        seat.ends = self.clock + float(self._seconds[seat.task])
+        seat.times += (self.clock, seat.ends)
+        heapq.heappush(self._events, (seat.ends, worker, next(self._tie), None))
+
+    def _end(self, worker: int) -> list[Incoming]:
+        """A task is done: its worker says so, and goes on with what it has in reserve."""
+        seat, self._said = self._seats[worker], list[Incoming]()
+        if seat.task < 0 or seat.ends != self.clock:  # its seat was taken by another process meanwhile
+            return []
+        seat.task = -1
+        try:
+            seat.shift.do()
+        except Exception:
+            return [Failed(worker, self.clock, seat.shift.job.round, traceback.format_exc())]
+        self._begin(worker, seat)
+        return self._said
+
+    def _say(self, worker: int, task: int, epoch: int) -> None:
+        self._said.append(Finished(worker, task, self.clock, self._seats[worker].shift.job.round, epoch))
+
+    def _send(self, worker: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
+        seat, data = self._seats[worker], np.array(payload)
+        data.flags.writeable = False
+        done = tuple(seat.times[: -2 if seat.task >= 0 else None])
+        sent = Message(worker, message.index, seat.shift.job.round, self.clock, data, checksum, done, ticket)
+        heapq.heappush(self._events, (self.clock, worker, next(self._tie), sent))

@@ -1,0 +1,122 @@
+"""Rounds of codes that hand out tasks: simulated by compiled kernels, and replayed through a real `Round`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engines.virtual_shifts import VirtualShifts
+from ..runtime.events import Arrived, Elapsed, Event
+from ..runtime.instructions import Instruction, Tell, Until
+from ..runtime.message import Incoming, Message, Order
+from ..runtime.round import Round, Terms
+from ..scheme.arrivals import Speeds, checked, task_seconds
+from ..scheme.code import Code
+from ..scheme.handing import table_of
+from ..scheme.stop import Recovered
+
+Times = NDArray[np.float64]
+NOTHING = np.empty((0, 0))
+
+
+def handed(
+    code: Code, latency: Any, rounds: int, rng: np.random.Generator, free: Times, carry: bool
+) -> tuple[Times, Times, Times]:
+    """(R,) ends of rounds, (R,) sums sent, and (n,) when workers are free after the last one. free: before the first one."""
+    from .handed_kernel import in_order_rounds
+
+    assert code.handing is not None
+    if code.handing.in_order:
+        seconds = task_seconds(latency, code, rounds, rng)
+        return in_order_rounds(seconds, code.tasks.queues, code.tasks.part, code.k, free, carry)  # type: ignore[no-any-return]
+    speeds = latency.speeds(code.n, rounds, rng) if isinstance(latency, Speeds) else None
+    if speeds is not None:
+        return _rounds(code, NOTHING, checked(speeds, latency), free, carry)
+    return _rounds(code, task_seconds(latency, code, rounds, rng), NOTHING, free, carry)
+
+
+def _rounds(code: Code, seconds: Times, speeds: Times, free: Times, carry: bool) -> tuple[Times, Times, Times]:
+    """By the seconds of tasks, or by speeds of workers where these are not empty."""
+    from .handed_kernel import handed_rounds
+
+    assert code.handing is not None
+    task, work, own, first, others = _arrays(code)
+    how, one_speed = code.handing, bool(speeds.size)
+    return handed_rounds(  # type: ignore[no-any-return]
+        seconds, speeds, one_speed, task, work, own, first, others, code.k, how.helpers, how.reserve, free, carry
+    )
+
+
+def simulated(code: Code, seconds: Times, carry: bool) -> tuple[Times, Times]:
+    """(R,) ends and sums sent of rounds whose tasks take `seconds` (R, T), one after the other from free workers."""
+    from .handed_kernel import in_order_rounds
+
+    assert code.handing is not None
+    free = np.zeros(code.n)
+    if code.handing.in_order:
+        return in_order_rounds(seconds, code.tasks.queues, code.tasks.part, code.k, free, carry)[:2]  # type: ignore[no-any-return]
+    return _rounds(code, seconds, NOTHING, free, carry)[:2]
+
+
+@lru_cache(maxsize=64)
+def _arrays(code: Code) -> tuple[NDArray[Any], ...]:
+    """The table of a code as the kernel wants it."""
+    table = table_of(code)
+    others = np.full((code.n, max(1, *map(len, table.others))), -1)
+    for worker, owners in enumerate(table.others):
+        others[worker, : len(owners)] = owners
+    own = np.array([part for parts in table.own for part in parts])
+    first = np.cumsum([0, *map(len, table.own)])
+    return table.task, table.work, own, first, others
+
+
+def replayed(code: Code, seconds: Times, carry: bool) -> tuple[Times, Times, Times]:
+    """(R,) ends, sums sent and residuals of rounds whose tasks take `seconds` (R, T), event by event through a real `Round`."""
+    shifts = VirtualShifts(code, Nothing(code.k), (slice(0, 1),), carry)
+    ended: list[Round] = []
+    busy: tuple[int, ...] = ()
+    for number, row in enumerate(seconds):
+        round = Round(code, Recovered(), number, Terms(busy=busy))
+        shifts.start(Order(number, number, np.zeros(1)), row)
+        _play(round, shifts)
+        busy = round.busy if carry else ()
+        ended.append(round)
+    times = np.array([round.time for round in ended])
+    return times, np.array([int(round.got.sum()) for round in ended]), np.array([round.decoded.residual for round in ended])
+
+
+def _play(round: Round, shifts: VirtualShifts) -> None:
+    until = _follow(round.begin(), shifts, None)
+    while round.open:
+        events: list[Event] = [_event(one) for one in shifts.next(until)]
+        until = _follow(round.feed(*(events or [Elapsed(shifts.clock)])), shifts, until)
+
+
+def _follow(instructions: tuple[Instruction, ...], shifts: VirtualShifts, until: float | None) -> float | None:
+    for one in instructions:
+        if isinstance(one, Tell):
+            shifts.tell(one)
+        elif isinstance(one, Until):
+            until = one.time
+    return until
+
+
+def _event(incoming: Incoming) -> Event:
+    if not isinstance(incoming, Message):
+        return incoming
+    return Arrived(incoming.index, incoming.time, incoming.round, incoming.ticket)
+
+
+class Nothing:
+    """A problem without data, for rounds of which only the times count."""
+
+    dim, dtype = 1, np.dtype(np.float64)
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+    def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
+        return np.ones(1)

@@ -1,0 +1,108 @@
+"""Watch: what the master changes in a model besides its trainable parameters, so that workers get it, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+LOOKED_AT = 1024
+"""Numbers of each tensor that are compared in every step, spread over it."""
+
+SCALARS = (bool, int, float, str, type(None))
+Print = tuple[int, int, Tensor]
+
+
+class Watch:
+    """Frozen parameters, buffers and plain attributes of a model (and a loss module) that are no longer as workers have them.
+
+    EMA teachers and target networks are frozen parameters, temperatures and drop rates buffers or attributes. A change is
+    noticed by the version of a tensor, its address, or LOOKED_AT of its numbers (`p.data.mul_(...)` leaves no other sign). What
+    has changed once goes with every order from then on: workers may miss rounds, or start again. The mode of a module, training
+    or evaluation, is not watched.
+
+    roots: modules by name. but: names of tensors that travel with the parameters anyway.
+    """
+
+    def __init__(self, roots: dict[str, nn.Module], but: set[str]) -> None:
+        self._roots, self._but = roots, but
+        self._prints = {name: fingerprint(tensor) for name, tensor in constants(roots, but)}
+        self._scalars = dict(attributes(roots))
+        self.moved: set[str] = set()
+        self.set: set[str] = set()
+
+    def look(self) -> dict[str, Any]:
+        """What differs from the start, by name: tensors and attributes. Empty where nothing does."""
+        now = dict(constants(self._roots, self._but))
+        self.moved |= {name for name, tensor in now.items() if name not in self.moved and self._differs(name, tensor)}
+        scalars = dict(attributes(self._roots))
+        if scalars != self._scalars:
+            self.set |= {name for name, value in scalars.items() if name not in self._scalars or self._scalars[name] != value}
+        found = {"tensors": {name: now[name] for name in sorted(self.moved & now.keys())}}
+        found["attributes"] = {name: scalars[name] for name in sorted(self.set & scalars.keys())}
+        return {kind: values for kind, values in found.items() if values}
+
+    def compare(self, others: dict[str, nn.Module]) -> None:
+        """Look at every number: whatever differs from other modules has changed."""
+        theirs = dict(constants(others, self._but))
+        for name, tensor in constants(self._roots, self._but):
+            if name not in theirs or not torch.equal(tensor.cpu(), theirs[name].cpu()):
+                self.moved.add(name)
+
+    def _differs(self, name: str, tensor: Tensor) -> bool:
+        if name not in self._prints:
+            return True
+        version, address, numbers = self._prints[name]
+        mine = fingerprint(tensor)
+        return mine[:2] != (version, address) or not torch.equal(mine[2], numbers)
+
+
+def fingerprint(tensor: Tensor) -> Print:
+    """Version, address, and some of its numbers."""
+    flat = tensor.detach().reshape(-1)
+    some = flat[:: max(1, len(flat) // LOOKED_AT)].clone()
+    return 0 if tensor.is_inference() else tensor._version, tensor.data_ptr(), some
+
+
+def constants(roots: dict[str, nn.Module], but: set[str]) -> Iterator[tuple[str, Tensor]]:
+    """Frozen parameters and buffers by name; not the counters of batch normalisation, which nothing reads."""
+    for root, module in roots.items():
+        for name, p in module.named_parameters():
+            if not p.requires_grad and f"{root}.{name}" not in but:
+                yield f"{root}.{name}", p
+        for name, buffer in module.named_buffers():
+            if f"{root}.{name}" not in but and not name.endswith("num_batches_tracked"):
+                yield f"{root}.{name}", buffer
+
+
+def attributes(roots: dict[str, nn.Module]) -> Iterator[tuple[str, Any]]:
+    """Numbers and texts that modules have as attributes."""
+    for root, top in roots.items():
+        for name, module in top.named_modules(prefix=root):
+            for key, value in vars(module).items():
+                if key != "training" and type(value) in SCALARS:
+                    yield f"{name}.{key}", value
+
+
+def put(roots: dict[str, nn.Module], found: dict[str, Any]) -> None:
+    """On a worker: take over what the master has changed."""
+    for name, value in found.get("tensors", {}).items():
+        owner, key = owner_of(roots, name)
+        tensor = getattr(owner, key)
+        if tensor is None or tensor.shape != value.shape or tensor.dtype != value.dtype:
+            new = value.to(next(iter(roots["model"].parameters())).device)
+            setattr(owner, key, nn.Parameter(new, requires_grad=False) if key in owner._parameters else new)
+        else:
+            tensor.data.copy_(value)
+    for name, value in found.get("attributes", {}).items():
+        owner, key = owner_of(roots, name)
+        setattr(owner, key, value)
+
+
+def owner_of(roots: dict[str, nn.Module], name: str) -> tuple[nn.Module, str]:
+    """The module that has something, and its name there."""
+    root, _, path = name.partition(".")
+    path, _, key = path.rpartition(".")
+    return roots[root].get_submodule(path), key
