@@ -516,7 +516,7 @@ def test_name_is_an_expression_and_prints(code):
         (lambda: codes.optimally_structured([0.5, 0.5], bits=4), "needs dim"),
         (lambda: codes.optimally_structured([0.5, 0.5], bits=[4], dim=10), "or 2 of them"),
         (lambda: codes.optimally_structured([0.5, 0.5], bits=[4, 17], dim=10), "bits=17"),
-        (lambda: codes.optimally_structured([0.5, 0.5], bits=[4, 0], dim=10), "bits=0"),
+        (lambda: codes.optimally_structured([0.5, 0.5], bits=[4, -1], dim=10), "bits=-1"),
         (lambda: codes.optimally_structured([0.5, 0.5], bits=4.0, dim=10), "whole bits"),
         (lambda: codes.optimally_structured([0.5, 0.5], bits=4, dim=0), "1 <= dim"),
         (lambda: codes.optimally_structured([0.5, 0.5], bits=4, dim=10, omega="gauss"), "qsgd"),

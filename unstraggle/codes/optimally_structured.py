@@ -114,9 +114,9 @@ def _sent(bits: Any, p: NDArray[np.float64]) -> tuple[NDArray[np.int64] | None, 
     """(n,) bits, and straggle probabilities in which workers of 0 bits are never heard."""
     if bits is None:
         return None, p
-    silent = np.broadcast_to(np.equal(bits, 0), len(p))
+    silent = np.equal(bits, 0)
     sent = require_bits(NAME, np.where(silent, FULL_BITS, bits), len(p))
-    return sent, np.where(silent, 1.0, p)
+    return np.broadcast_to(sent, len(p)), np.where(silent, 1.0, p)
 
 
 def _noise(n: int, sent: NDArray[np.int64] | None, dim: Any, bucket: int | None, omega: Any) -> NDArray[np.float64]:
