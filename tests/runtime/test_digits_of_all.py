@@ -89,7 +89,8 @@ def arrived_sets(code):
 
 
 def test_every_public_scheme_is_tried():
-    assert FAMILIES.keys() == SCHEMES.keys()
+    """Of codes that hand out tasks every partition is in one sum, whoever is missing: there is no survivor set to decode."""
+    assert FAMILIES.keys() == {name for name, facts in SCHEMES.items() if facts.group != "handed"}
 
 
 @pytest.mark.parametrize("scheme", [name for name in FAMILIES if name != "lagrange"])

@@ -71,7 +71,7 @@ def test_moved_words_of_real_gradients_change_the_checksum(size):
 
 def test_what_is_not_a_frame():
     good = framed(np.arange(100, dtype=np.uint8))
-    with pytest.raises(Invalid, match="at least 40 bytes, but got 10"):
+    with pytest.raises(Invalid, match="at least 48 bytes, but got 10"):
         frame.read(good[:10], 0.0)
     with pytest.raises(Invalid, match="cut off"):
         frame.read(good[:120], 0.0)
