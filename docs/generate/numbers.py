@@ -91,7 +91,7 @@ def exact_facts(entry: Entry) -> ExactFacts:
     by: By = "rule" if code.decoder.rule else "span"
     rule = rounds(code, "rule") if code.decoder.rule else None
     span = rounds(code, "span")
-    sent = arrived_shares(code, by)
+    sent = np.ones(code.n) if code.handing is not None else arrived_shares(code, by)
     messages = (rule or span).messages.mean
     megabytes = messages * float(sent @ message_bytes(code) / sent.sum()) / 1e6
     return ExactFacts(entry, code, mean_load(code), code.noise_gain(), messages, megabytes, tolerates(code), rule, span)

@@ -43,8 +43,9 @@ def times(facts: ExactFacts) -> Figure:
     if name != "fractional_repetition":
         _distribution(axes, repetition(), "repetition, s = 2", ORANGE, "-.")
     if facts.rule is not None:
-        _distribution(axes, facts.rule, f"{name}, by rule", BLUE, "-")
-    _distribution(axes, facts.span, f"{name}, by span", BLUE if facts.rule is None else "black", ":")
+        _distribution(axes, facts.rule, f"{name}{'' if facts.code.handing else ', by rule'}", BLUE, "-")
+    if facts.code.handing is None:  # else both are the word of the round
+        _distribution(axes, facts.span, f"{name}, by span", BLUE if facts.rule is None else "black", ":")
     axes.set(
         xlabel="completion time of a round (s)", ylabel="share of rounds that ended by then", xlim=(0, 1.0), ylim=(0, 1.02)
     )

@@ -25,11 +25,15 @@ from ..scheme.program import Outgoing
 
 @dataclass(eq=False)
 class Seat:
-    """A worker: what it has been told in this round, the task that it is at, and when that ends."""
+    """A worker: what it has been told in this round, the task that it is at, and when that ends.
+
+    done: the tasks of this round that it has done. times: begin, end, ... of these, and of the one that it is at.
+    """
 
     shift: Shift
     task: int = -1
     ends: float = 0.0
+    done: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
 
 
@@ -110,6 +114,7 @@ class VirtualShifts:
         seat, self._said = self._seats[worker], list[Incoming]()
         if seat.task < 0 or seat.ends != self.clock:  # its seat was taken by another process meanwhile
             return []
+        seat.done.append(seat.task)
         seat.task = -1
         try:
             seat.shift.do()
