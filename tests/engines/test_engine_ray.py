@@ -67,7 +67,26 @@ def alive(process: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("scenario", scenarios.ALL, ids=lambda scenario: scenario.__name__)
+SELDOM = (
+    scenarios.a_round_ends_by_count_or_deadline,
+    scenarios.a_code_that_changes_from_round_to_round,
+    scenarios.an_error_that_others_make_up_for_counts_as_a_loss,
+    scenarios.who_is_rounds_behind_harms_nobody,
+    scenarios.a_paused_master_loses_nobody,
+    scenarios.handed_tasks_in_reserve_and_in_order,
+    scenarios.an_error_in_a_handed_task_is_made_up_for,
+    scenarios.handed_tasks_under_chaos,
+    scenarios.without_restarts_it_says_who_is_lost,
+    scenarios.stopped_then_killed_without_restarts_is_not_waited_for,
+)
+"""Decided by the round and the roster, which `Local` shows in every run; Ray takes ten seconds to start the actors of each."""
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [pytest.param(one, marks=pytest.mark.slow) if one in SELDOM else one for one in scenarios.ALL],
+    ids=lambda scenario: scenario.__name__,
+)
 def test_scenario(scenario: Callable[[scenarios.Bench], None], cluster: str) -> None:
     scenario(scenarios.Bench(Ray, SOME))
     assert ray.is_initialized(), "an engine ended a Ray that it did not start"
