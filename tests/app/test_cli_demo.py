@@ -91,7 +91,11 @@ def test_the_library_says_of_the_demo_what_the_demo_says():
     agreed = conclude(rows, found)
     assert agreed.agree and agreed.lines[-1] == "They agree: coding is right here."
     assert agreed.lines[0] == f"diagnose:  {found.verdict}" and agreed.lines[1] == f"plan auto: {plan.verdict}"
-    assert "67 % of a step saved" in agreed.lines[3] and "still in its old task" in agreed.lines[3]
+    assert "67 % of a step saved" in agreed.lines[3] and "still in its old task" not in agreed.lines[3]  # it was predicted
+    late = [rows[0], rows[1] | {"wall": (0.2, 0.01)}]
+    assert (
+        "33 % of a step saved" in conclude(late, found).lines[3] and "still in its old task" in conclude(late, found).lines[3]
+    )
     rows[1]["to_target"] = (11.5, 1.0)
     assert conclude(rows, found).lines[-1] == "The advice is: code. What was measured does not resolve it."
     rows[1]["to_target"] = (18.0, 1.0)

@@ -40,7 +40,7 @@ def test_while_the_program_loads(number, code):
 def test_at_work(number, code):
     """The bar shows when the work has begun."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "unstraggle", "simulate", "uncoded(400)", "--rounds", "2000000000"]
+    command = [sys.executable, "-m", "unstraggle", "simulate", "uncoded(400)", "--rounds", "100000000"]
     environment = os.environ | {"TERM": "xterm"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment) as started:
         os.close(theirs)

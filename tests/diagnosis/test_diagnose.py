@@ -68,7 +68,8 @@ def test_one_slow_machine_is_cheaper_to_replace_than_to_code_around():
     assert found.answer == "instead" and "No code: replace worker 2" in found.verdict
     best = found.remedies[0]
     assert best.name == "replace" and best.saving == pytest.approx(1 - 1 / 1.8, abs=0.03)
-    assert best.saving > found.advice.chosen.saving
+    coded = [one.saving for one in found.advice.candidates if not one.name.startswith("ignore")]
+    assert found.advice.chosen is None and best.saving > max(coded)
 
 
 def test_rebalancing_is_learned_on_other_rounds_than_it_is_scored_on():

@@ -176,7 +176,7 @@ def test_ready_behind_an_error_in_one_read_is_not_lost():
     with Master(codes.uncoded(2), engine) as master:
         run(master)
         for kind, worker, number in ((FAILED, 0, 5), (READY, 1, -1), (FAILED, 0, 5)):
-            os.write(engine._notes, NOTE.pack(kind, worker, number, 0))
+            os.write(engine._notes, NOTE.pack(kind, worker, number, 0, 0))
         events = engine.next(1.0)
         assert [(type(event), event.worker) for event in events] == [(Failed, 0), (Joined, 1)]
         np.testing.assert_allclose(run(master).gradient, 3.0)

@@ -12,7 +12,7 @@ import sys
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -113,7 +113,9 @@ def test_code_runs_and_prints_what_it_says(page, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     for folder in ("benchmarks", "examples"):
         (tmp_path / folder).symlink_to(ROOT / folder)
-    namespace = {"__name__": page}
+    module = ModuleType(page.replace(".", "_"))  # a real one: what a page defines can be pickled
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    namespace = vars(module)
     for block in python_blocks(page):
         if block.script:
             printed = printed_by_script(block, page, tmp_path)

@@ -13,6 +13,7 @@ from unstraggle.latency import (
     BurrXII,
     Empirical,
     Exponential,
+    FixedCost,
     Gamma,
     Heterogeneous,
     LogNormal,
@@ -46,8 +47,9 @@ OTHERS = (
     Heterogeneous([Exponential(rate=1.0), LogNormal(mu=0.0, sigma=1.0), TwoSpeed(fast=1.0, slow=2.0, p=0.5)]),
     Persistent(fast=Exponential(rate=4.0), slow=Exponential(rate=0.5), p=0.2, stay=5.0),
     Network(Exponential(rate=1.0), dim=1000, bandwidth=(1e4, 1e5, 1e6), round_trip=0.1),
+    FixedCost(Exponential(rate=1.0), seconds=0.5),
 )
-SPEEDS = tuple(model for model in CONTINUOUS + OTHERS if not isinstance(model, Network))
+SPEEDS = tuple(model for model in CONTINUOUS + OTHERS if not isinstance(model, Network | FixedCost))
 names = pytest.mark.parametrize
 
 

@@ -29,7 +29,7 @@ class Machines:
 
     >>> machines = Machines(4, unit=0.03, slow=1, factor=10.0)
     >>> [machines.busy(step) for step in range(5)]
-    [(3,), (1,), (3,), (0,), (2,)]
+    [(2,), (3,), (2,), (2,), (2,)]
     """
 
     n: int

@@ -23,7 +23,7 @@ def sums_on_request(n: int, load: int, pieces: int) -> Code:
     Nobody waits for a word from the master, and what a slow worker did is not lost. It computes much twice: use
     `work_conserving` where a word takes less than a piece.
 
-    >>> sums_on_request(4, load=2, pieces=3).load
+    >>> sums_on_request(4, load=2, pieces=4).load
     2.0
     """
     n, load = require_load("sums_on_request", n, load)

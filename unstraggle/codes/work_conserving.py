@@ -34,9 +34,9 @@ def work_conserving(n: int, load: int, pieces: int, *, helpers: bool = True, res
     are work exchange (Attia and Tandon) and partial sums on request (Ramamoorthy, Meng and Girimaji). Tolerates load - 1 lost
     workers. Not for tiny pieces on an accelerator, where each has a fixed cost.
 
-    >>> code = work_conserving(4, load=2, pieces=3)
+    >>> code = work_conserving(4, load=2, pieces=4)
     >>> code.k, code.load, len(code.messages), code.threshold
-    (12, 2.0, 4, 3)
+    (16, 2.0, 4, 3)
     """
     n, load = require_load("work_conserving", n, load)
     pieces = require_count("work_conserving", "pieces", pieces, 1, 10**4, WHY)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.arrivals import Latency, Resumes, delivered, task_seconds
 from ..scheme.code import Code
@@ -20,6 +21,7 @@ FEWEST = 20
 """Rounds of workers from which on a cost is estimated."""
 
 
+@door
 @dataclass(frozen=True)
 class FixedCost:
     """A task takes `seconds` more than under another model: time = a + b work, where that model says what b is.
@@ -91,6 +93,7 @@ class CostEstimate:
         return f"Fixed cost per task: {self.seconds:.4g} s ({low:.4g} to {high:.4g}), besides the time for its work."
 
 
+@door
 def fixed_cost(*traces: Trace) -> CostEstimate:
     """The fixed cost of a task, from rounds in which workers have tasks of different work, or from traces of the same workers.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,11 @@ from ..doors import door
 from ..errors import Invalid
 from ..scheme.arrivals import Resumes, delivered, task_seconds
 from ..scheme.code import Code
-from .base import Times
+from .base import Times, literal
 
 
 @door
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Network:
     """A latency model plus the way of the messages to the master, over one link per worker and over the master's own.
 
@@ -46,6 +46,11 @@ class Network:
                 f"Network needs dim >= 1, bandwidth > 0 and master > 0 bytes/s and round_trip >= 0 s, but got dim={self.dim}, "
                 f"bandwidth={self.bandwidth}, master={self.master}, round_trip={self.round_trip}."
             )
+
+    def __repr__(self) -> str:
+        """The expression that makes the model."""
+        given = [each for each in fields(self) if each.default is MISSING or getattr(self, each.name) != each.default]
+        return f"Network({', '.join(f'{each.name}={_shown(getattr(self, each.name))}' for each in given)})"
 
     def seconds(self, code: Code) -> Times:
         """(M,) time that each message occupies its worker's link."""
@@ -106,3 +111,8 @@ def in_turn(times: Times, seconds: Times) -> Times:
     out = np.empty(times.shape)
     np.put_along_axis(out, order, through, axis=1)
     return out
+
+
+def _shown(value: Any) -> str:
+    """A field as text that can be parsed again."""
+    return literal(value) if isinstance(value, int | float | np.number) else repr(value)

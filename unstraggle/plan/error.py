@@ -144,7 +144,8 @@ def least_bound(p: ArrayLike, k: int, omega: ArrayLike = 0.0, gamma: float = 1.0
     >>> least_bound([0.5, 0.5, 0.5, 0.5], k=4)
     4.0
     """
-    return float(norm**2 * k**2 / delta(p, omega, gamma))
+    total = delta(p, omega, gamma)
+    return float(norm**2 * k**2 / total) if total else float("inf")
 
 
 def delta(p: ArrayLike, omega: ArrayLike = 0.0, gamma: float = 1.0) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doors import door
 from ..errors import UnstraggleError
 from ..problems.base import Accumulates, ComputesAll, Problem, Restricts, Shares
 from ..randomness import Seed, generator
@@ -31,6 +32,7 @@ class ProblemReport:
     roles: tuple[str, ...]
 
 
+@door
 def check_problem(
     problem: Any, params: NDArray[Any] | None = None, *, steps: tuple[int, ...] = (0, 7), rng: Seed = 0
 ) -> ProblemReport:
