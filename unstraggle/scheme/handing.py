@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -109,8 +108,3 @@ def check_handing(code: Code) -> None:
         raise Invalid(f"{name}: a worker has each partition that it may do once, and all that it owns.")
     if not (isinstance(handing.reserve, int) and handing.reserve >= 0):
         raise Invalid(f"{name}: Handing.reserve is a number of tasks >= 0, but got {handing.reserve!r}.")
-
-
-def holders(code: Code, parts: Sequence[int]) -> list[int]:
-    """Workers that may do any of these partitions."""
-    return np.flatnonzero((table_of(code).task[:, list(parts)] >= 0).any(axis=1)).tolist()
