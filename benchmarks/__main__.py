@@ -1,22 +1,28 @@
 """Run all benchmarks, or those named, such as: python -m benchmarks simulator span."""
 
 import sys
+from importlib import import_module
 
-from . import bits, blocks, blocks_live, chaos, engines, quantize, simulator, soak, span, starting, training
+NAMES = (
+    "simulator",
+    "span",
+    "blocks",
+    "blocks_live",
+    "quantize",
+    "bits",
+    "engines",
+    "live",
+    "looking",
+    "soak",
+    "chaos",
+    "starting",
+    "training",
+    "traces_handed",
+    "way",
+)
 
-MODULES = {
-    "simulator": simulator,
-    "span": span,
-    "blocks": blocks,
-    "blocks_live": blocks_live,
-    "quantize": quantize,
-    "bits": bits,
-    "engines": engines,
-    "soak": soak,
-    "chaos": chaos,
-    "starting": starting,
-    "training": training,
-}
-
-for name in sys.argv[1:] or MODULES:
-    MODULES[name].main()
+unknown = set(sys.argv[1:]) - set(NAMES)
+if unknown:
+    sys.exit(f"There is no benchmark {', '.join(sorted(unknown))}. There are: {', '.join(NAMES)}.")
+for name in sys.argv[1:] or NAMES:
+    import_module(f".{name}", __package__).main()

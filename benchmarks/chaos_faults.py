@@ -32,6 +32,7 @@ KINDS = {
 }
 LEFT = 17
 """Exit code of a worker that leaves by itself; mpiexec, too, ends with it then."""
+FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
 LONG = 2.5
 """Seconds of a stop, or of a task that holds the interpreter lock, at most: longer than a heartbeat."""
 
@@ -194,17 +195,23 @@ class Outside:
         """A worker dies, and the process that forks has no descriptor left for another one."""
         pid = _nursery(self.engine)
         if pid is not None:
-            process, before = os.pidfd_open(pid), resource.prlimit(pid, resource.RLIMIT_NOFILE)
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, (_files(pid), before[1]))
-            self._after(1.0, _unlimited, process, pid, before)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (_files(pid), FILES[1]))
+            self._after(1.0, self._unlimited)
         self._kill(fault)
 
     def _no_files(self, fault: Fault) -> None:
         """The same, in the master."""
-        before = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._kill(fault)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (_files(os.getpid()), before[1]))
-        self._after(0.5, resource.setrlimit, resource.RLIMIT_NOFILE, before)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_files(os.getpid()), FILES[1]))
+        self._after(0.5, self._unlimited)
+
+    def _unlimited(self) -> None:
+        """As many files as before, in the master and in what forks, which may be a new one that has the limit of the master."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, FILES)
+        pid = _nursery(self.engine)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, FILES)
 
     # Ray
 
@@ -232,14 +239,6 @@ def _claim(token: bytes, worker: int = 0) -> bytes:
 def _sent(process: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(process, number)
-    os.close(process)
-
-
-def _unlimited(process: int, pid: int, before: tuple[int, int]) -> None:
-    """Give a process its descriptors back, if it is still that one."""
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(process, 0)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     os.close(process)
 
 

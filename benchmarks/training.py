@@ -16,7 +16,7 @@ from unstraggle.app.comparison import STRIDE, Entry, compare, entries, straggler
 from unstraggle.scheme.arrivals import Latency
 from unstraggle.statistics import mean_and_half
 from unstraggle.torch import Coded
-from unstraggle.torch.batches import Batches, partitions
+from unstraggle.torch.batches import Dealt
 from unstraggle.torch.tasks import Task, task
 
 from .common import save
@@ -146,8 +146,7 @@ def ddp_training(what: Task, latency: Latency, workers: int) -> tuple[NDArray[An
 
 def _ddp_training(rank: int, ranks: int, arrays: Any, batch: int, lr: float, draws: NDArray[Any], found: Any) -> None:
     inputs, targets = arrays
-    rows = partitions(len(inputs), None, np.full(ranks, 1 / ranks))
-    batches, what = Batches(tuple(map(len, rows)), batch, SEED), task("digits")
+    batches, what = Dealt(len(inputs), np.full(ranks, 1 / ranks), batch, SEED), task("digits")
     for repeat in range(REPEATS):
         model = what.build(SEED + repeat)
         wrapped = _joined(rank, ranks, model, port=29550 + repeat)
@@ -155,7 +154,7 @@ def _ddp_training(rank: int, ranks: int, arrays: Any, batch: int, lr: float, dra
         _note(rank, found, model, inputs, targets, clock)
         for step in range(TRAINED):
             number = STRIDE * (repeat + 1) + step
-            mine = rows[rank][batches.rows(number, rank)]
+            mine = batches.rows(number, rank)
             torch.distributed.barrier()
             began = time.perf_counter()
             optimizer.zero_grad()

@@ -2,7 +2,8 @@
 
 Run it on a machine with CUDA and torchvision: python -m benchmarks.training_gpu --out RESULT.json --seconds 540
 Every run is written at once and never repeated, so that a command that was stopped goes on where it stopped. The data are
-synthetic but learnable (ResNet-50) or the text of Python's manual (transformer). Workers take turns on the GPU; their
+synthetic but learnable (ResNet-50) or the text of Python's manual (transformer); with --coco DIR, a detector with the layers of
+MobileNetV3-Large learns COCO's objects as well (--tasks without names: it alone). Workers take turns on the GPU; their
 gradients, quantised messages and the decoding are real. Two seeds find each scheme's rate, by threes; others are run there.
 """
 
@@ -11,6 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from unstraggle.statistics import mean_and_half
 from .common import RESULTS
 from .full_size.replica import Replica
 from .full_size.runs import LAST, Run, estimate, train
-from .full_size.tasks import DEVICE, TASKS
+from .full_size.tasks import DEVICE, TASKS, detection
 
 EACH = 7
 """Bits per worker and coordinate, as in the paper: B = 350."""
@@ -226,6 +228,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "training_gpu.json")
     parser.add_argument("--seconds", type=float, default=3600.0, help="no run is begun that would end later")
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--coco", type=Path, help="folder with COCO as it is published: train a detector on it as well")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=8, help="runs at a scheme's best rate")
     parser.add_argument("--also", type=Path, nargs="*", default=[], help="results whose runs are taken over")
@@ -242,10 +245,13 @@ def main() -> None:
     given.out.parent.mkdir(parents=True, exist_ok=True)
     if given.also:
         Book(given.out, begun, also=given.also).write()
-    for number, name in enumerate(given.tasks, 1):
-        replica = Replica(TASKS[name](), graphs=not given.no_graphs)
+    tasks = [(name, TASKS[name]) for name in given.tasks] + (
+        [("detector", partial(detection, given.coco))] if given.coco else []
+    )
+    for number, (name, task) in enumerate(tasks, 1):
+        replica = Replica(task(), graphs=not given.no_graphs)
         check(replica)
-        book = Book(given.out, begun + given.seconds * number / len(given.tasks))
+        book = Book(given.out, begun + given.seconds * number / len(tasks))
         if not given.check and not study(replica, book, given.steps, given.seeds, given.without):
             print(f"no time for the rest of {name}: give the same command again")
         print(*summary(list(book.rows.values())), sep="\n")

@@ -14,9 +14,15 @@ BLOCK = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 Rows = list[dict[str, Any]]
 
 
+def about(name: str) -> dict[str, Any]:
+    """A result, by its name."""
+    found: dict[str, Any] = json.loads(next(HERE.glob(f"*/{name}.json")).read_text())
+    return found
+
+
 def rows_of(name: str) -> Rows:
     """Rows of a result, by its name."""
-    found: Rows = json.loads(next(HERE.glob(f"*/{name}.json")).read_text())["rows"]
+    found: Rows = about(name)["rows"]
     return found
 
 
@@ -45,6 +51,59 @@ def runtimes(name: str) -> str:
     return markdown([["", *(f"{row[key]:g}" for row in rows)], *([n, *(f"{row[n]:.3f}" for row in rows)] for n in names)])
 
 
+def carry_over(_: str = "") -> str:
+    """Paper B where rounds follow one another."""
+    cells = [["", "free workers, exact", "carry-over"]]
+    for row in rows_of("bcgc-carry"):
+        cells.append([row["method"], f"{row['free, exact']:.3f}", measured(row, "carry-over")])
+    return markdown(cells)
+
+
+def figure1(_: str = "") -> str:
+    """Figure 1 of paper A."""
+    cells = [["scheme", "time", "95 % ±", "exact", "carry-over", "load", "cluster stop"]]
+    for row in rows_of("mmc-fig1"):
+        exact = "" if row["time_exact"] is None else f"{row['time_exact']:.4f}"
+        ends = [f"{row['time_carried']:.3f}", f"{row['load']:.2f}", f"{row['load_cluster_stop']:.2f}"]
+        cells.append([row["scheme"], f"{row['time']:.4f}", half(row), exact, *ends])
+    return markdown(cells)
+
+
+FRONT = {
+    "fractional repetition": "fractional repetition",
+    "correlated 9-10 x4 by rule": "correlated, order 9 (x4)",
+    "correlated 7-10 x4 by rule": "correlated, order 7 (x4)",
+    "GC-MMC-1": "GC-MMC-1: correlated, order 6 (x4)",
+    "hybrid 1,10 x4 by rule": "hybrid 1,10 (x4)",
+    "hybrid 1,7,10 x4 by span": "hybrid 1,7,10 (x4)",
+    "hybrid 1,5,10 x4 by span": "hybrid 1,5,10 (x4)",
+    "correlated 3-10 x4 by rule": "correlated, order 3 (x4)",
+    "hybrid 1,4,7,10 x4 by span": "hybrid 1,4,7,10 (x4)",
+    "hybrid 1,3,5,7,10 x4 by span": "hybrid 1,3,5,7,10 (x4)",
+    "hybrid 1,2,3,5,7,9,10 x4 by span": "hybrid 1,2,3,5,7,9,10 (x4)",
+    "UC-MMC": "UC-MMC",
+    "correlated 1-10 x4 by rule": "UC-MMC (x4)",
+}
+"""Rows of paper A's front that its page shows."""
+
+
+def front(_: str = "") -> str:
+    """Some of the best clusters and orders of paper A."""
+    known = {row["scheme"]: row for row in rows_of("mmc-front")}
+    cells = [["scheme (clusters)", "recovered", "time", "95 % ±", "load", "cluster stop"]]
+    for name, shown in FRONT.items():
+        row = known[name]
+        ends = [f"{row['load']:.2f}", f"{row['load_cluster_stop']:.2f}"]
+        cells.append([shown, row["by"], f"{row['time']:.4f}", half(row), *ends])
+    return markdown(cells)
+
+
+def half(row: dict[str, Any]) -> str:
+    """Half width of the interval of a time."""
+    low, high = row["time_ci95"]
+    return f"{(high - low) / 2:.4f}"
+
+
 def training(panel: str) -> str:
     """A panel of figure 2 of paper C: one rate for all, and each scheme's own."""
     rows = [row for row in rows_of("cagc-fig2") if row["panel"] == panel]
@@ -65,6 +124,7 @@ PANELS3 = {
     "t": "t: small transformer, B = 200 (added here)",
     "d": "d: psi up to 5, B = 150",
     "e": "e: error feedback, B = 150",
+    "e2": "e2: memories as in live rounds, B = 150 (added here)",
     "s": "s: partitions sorted by label, B = 250 (added here)",
     "p": "p: as the authors' program, one rate for all (added here)",
 }
@@ -90,6 +150,21 @@ def full_size(panel: str) -> str:
         cells.append(
             [row["scheme"], f"{row['rate']:.2g}", measured(row, digits=3), gap, lost_runs, f"{row['bits_a_step'] / 1e9:.3g}"]
         )
+    return markdown(cells)
+
+
+def detections(_: str = "") -> str:
+    """Figure 4 of paper C."""
+    rows = rows_of("cagc-fig4")
+    known = {(row["scheme"], row["rates"]): row for row in rows}
+    cells = [
+        ["scheme", f"AP50, rate {rows[0]['rate']:g}", "scores", "own rate", "AP50, own rate", "less that of proposed", "scores"]
+    ]
+    for label in dict.fromkeys(row["scheme"] for row in rows):
+        one, own = known[label, "shared"], known[label, "tuned"]
+        gap = "" if label == "proposed" else measured(own, "gap", "+")
+        right = [f"{own['rate']:.2g}", measured(own, "AP50"), gap, own["scores"]]
+        cells.append([label, measured(one, "AP50"), one["scores"], *right])
     return markdown(cells)
 
 
@@ -125,9 +200,13 @@ def claims(_: str = "") -> str:
 TABLES: dict[str, Callable[[str], str]] = {
     "runtimes": runtimes,
     "claims": claims,
+    "carry_over": carry_over,
+    "figure1": figure1,
+    "front": front,
     "training": training,
     "figure3": figure3,
     "full_size": full_size,
+    "detections": detections,
     "errors": errors,
     "logistic": logistic,
 }

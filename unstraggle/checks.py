@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,14 @@ def require_load(scheme: str, n: Any, load: Any) -> tuple[int, int]:
     """A number of workers and of partitions a worker computes."""
     n = require_workers(scheme, n)
     return n, require_count(scheme, "load", load, 1, n, "A worker computes each of the n partitions at most once.")
+
+
+def parsed_json(text: str | bytes) -> Any:
+    """What a JSON text holds; a ValueError where it is none, or is nested deeper than Python can follow."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("its values are nested too deep") from None
 
 
 def require_writable(kind: str, path: Any) -> Path:

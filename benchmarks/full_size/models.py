@@ -53,6 +53,21 @@ def resnet50() -> nn.Module:
     return model
 
 
+class Detector(nn.Module):
+    """MobileNetV3-Large, as in the paper's SSDLite, and a head that says for every 32 pixels what is there, and where."""
+
+    def __init__(self, labels: int) -> None:
+        from torchvision.models import mobilenet_v3_large
+
+        super().__init__()
+        self.features = mobilenet_v3_large(weights=None, norm_layer=group_norm).features
+        self.head = nn.Conv2d(960, labels + 5, 1)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        found: Tensor = self.head(self.features(pictures))
+        return found
+
+
 def small_convolutions(channels: int = 8) -> nn.Module:
     """A network of a few thousand parameters that learns the same pictures, for tests on a CPU."""
     return nn.Sequential(

@@ -3,14 +3,22 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from .models import GPT2, resnet50, small_convolutions
+from unstraggle.errors import Invalid
+from unstraggle.papers.quantized_osgc.detection import STRIDE
+from unstraggle.papers.quantized_osgc.detection import losses as detection_losses
+from unstraggle.papers.quantized_osgc.scenes import coco
+
+from .models import GPT2, Detector, resnet50, small_convolutions
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PARTS = 50
+COCO_PICTURES = 4000
+"""Of COCO's training data, held in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +88,37 @@ def text(build: Callable[[], nn.Module] = GPT2, size: int = 2, length: int = 64,
     return Task("GPT-2, 124 M", about, build, batch, losses, 0.03, parts)
 
 
+def detection(
+    folder: Path, build: Callable[[int], nn.Module] = Detector, size: int = 4, side: int = 320, parts: int = PARTS
+) -> Task:
+    """Objects in COCO's first pictures, made square, all categories; `size` of a partition's pictures per step.
+
+    What is to be said is a grid, as in figure 4, so that a recorded pass has the same shape for every picture.
+    """
+    stride = 32 if build is Detector else STRIDE
+    data = coco(folder, held_out=False, side=side, frequent=None, count=COCO_PICTURES)
+    stretch = len(data.images) // parts
+    if not stretch:
+        raise Invalid(
+            f"{folder} has {len(data.images)} pictures with objects, too few for {parts} partitions. Give more of COCO."
+        )
+    images, goals = data.images[: stretch * parts].to(DEVICE), data.goals(stride)[: stretch * parts].to(DEVICE)
+
+    def batch(seed: int, step: int) -> tuple[Tensor, Tensor]:
+        random = torch.Generator(DEVICE).manual_seed(1_000_003 * seed + step)
+        rows = torch.randint(0, stretch, (parts, size), generator=random, device=DEVICE)
+        rows = rows + stretch * torch.arange(parts, device=DEVICE)[:, None]
+        return images[rows], goals[rows]
+
+    def losses(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        with mixed():
+            said = model(x)
+        return detection_losses(said.float(), y)
+
+    about = f"{len(data.images)} pictures of COCO, {side} x {side}, {len(data.names)} categories, {size} per partition"
+    return Task("detector, COCO", about, lambda: build(len(data.names)), batch, losses, 0.1, parts)
+
+
 def small(task: Callable[..., Task], parts: int = 6) -> Task:
     """The same task with a tiny model and few workers, for tests on a CPU."""
     if task is text:
@@ -90,3 +129,4 @@ def small(task: Callable[..., Task], parts: int = 6) -> Task:
 
 
 TASKS: dict[str, Callable[..., Task]] = {"resnet": pictures, "transformer": text}
+"""Those that need no data from elsewhere; with a folder of COCO, `detection` is one more."""

@@ -141,6 +141,14 @@ def test_the_table_of_every_figure_fits_80_columns(name):
     assert max(map(len, text.splitlines())) <= 80 and "…" not in text
 
 
+def test_pictures_of_coco_are_asked_for_by_the_figure_that_shows_them(tmp_path):
+    def refused(*args):
+        return str(CliRunner().invoke(app, ["reproduce", *args, "-o", str(tmp_path / "out")]).exception)
+
+    assert "Leave --coco out, or ask for cagc-fig4" in refused("mmc-fig1", "--coco", str(tmp_path))
+    assert "has no" in refused("cagc-fig4", "--coco", str(tmp_path)) and not (tmp_path / "out").exists()
+
+
 def test_long_work_shows_a_bar_on_a_terminal():
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "unstraggle", "simulate", GC, "--rounds", "400000"]

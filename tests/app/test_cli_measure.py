@@ -71,7 +71,7 @@ def test_ray_actors(tmp_path):
 def test_what_was_recorded_stays_when_it_is_interrupted(tmp_path, number, code):
     words = ["measure", "-n", "2", "--rounds", "100000", "--latency", "ShiftedExponential(1000, 0.002)", "-o", str(tmp_path)]
     started = subprocess.Popen([sys.executable, "-m", "unstraggle", *words], stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: (tmp_path / "trace.jsonl").exists())
+    wait_until(lambda: any(file.stat().st_size for file in tmp_path.glob("trace.jsonl")))
     os.kill(started.pid, number)
     said = started.communicate()[1]
     rounds = len(trace.read(tmp_path / "trace.jsonl"))

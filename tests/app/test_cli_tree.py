@@ -83,7 +83,7 @@ def test_version_and_no_command():
     [
         (FIRST, {"diagnose"}),
         ("unstraggle plan ", {"auto", "bits", "blocks", "convergence", "deadline", "orders", "redundancy"}),
-        ("unstraggle reproduce mmc", {"mmc-fig1", "mmc-front"}),
+        ("unstraggle reproduce mmc", {"mmc-claims", "mmc-fig1", "mmc-front"}),
         ("unstraggle measure --engine ", {"local", "ray", "mpi"}),
         ("unstraggle plan blocks --method tan", {"tandon", "tandon_tuned"}),
     ],

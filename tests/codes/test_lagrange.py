@@ -1,4 +1,4 @@
-"""Lagrange coding on really encoded least-squares data (spec test 18)."""
+"""Lagrange coding on really encoded least-squares data."""
 
 import numpy as np
 import pytest
@@ -70,3 +70,35 @@ def test_blocks_and_hybrid_refuse_encoded_data():
         codes.blocks([1, 1], code, code)
     with pytest.raises(Invalid, match="raw data"):
         codes.hybrid(code)
+
+
+# Several messages
+
+
+def test_any_fifteen_of_two_messages_each_recover():
+    code = codes.lagrange(40, load=10, messages=2)
+    payloads, gradient = example_payloads(code, rng=1, dim=15)
+    assert code.threshold == 15 and code.name == "lagrange(40, load=10, messages=2)" and code.data.shape == (400, 40)
+    assert code.messages.worker.tolist() == np.repeat(np.arange(40), 2).tolist() and set(code.messages.after) == {5, 10}
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        chosen = rng.permutation(80)[:15]
+        got = np.isin(np.arange(80), chosen)
+        decoded = combine(code, code.decoder.weights(got)[0], {m: payloads[m] for m in chosen.tolist()}, 15)
+        assert np.linalg.norm(decoded - gradient) <= 1e-4 * np.linalg.norm(gradient)
+
+
+def test_a_message_for_every_task_is_of_too_high_a_degree_for_float64():
+    code = codes.lagrange(40, load=10, messages=10)
+    got = np.zeros(400, dtype=bool)
+    got[np.random.default_rng(0).permutation(400)[:79]] = True
+    assert code.threshold == 79 and code.decoder.rule.met(got) and code.decoder.residual(got) > 1e-3
+
+
+def test_messages_must_divide_the_load_and_suffice():
+    with pytest.raises(Invalid, match="divides load=10"):
+        codes.lagrange(40, load=10, messages=4)
+    with pytest.raises(Invalid, match="messages <= 10"):
+        codes.lagrange(40, load=10, messages=20)
+    with pytest.raises(Invalid, match="needs 7 messages, but all workers send 4"):
+        codes.lagrange(4, load=1)

@@ -64,7 +64,7 @@ def test_hybrid_is_never_later_than_the_code_nor_than_repetition(code, by):
 
 
 def test_hybrid_completes_at_the_earlier_of_the_two():
-    """Spec 6: the time of the threshold-th coded message, or of the first worker that is done."""
+    """The time of the threshold-th coded message, or of the first worker that is done."""
     code = codes.uncorrelated_mmc(5, 5, orders=[3, 5])
     arrivals = LATENCY.sample(code, 5000, np.random.default_rng(1))
     coded, full = arrivals[:, code.messages.after == 3], arrivals[:, code.messages.after == 5]
@@ -125,7 +125,7 @@ def test_blocks_end_when_the_last_block_does():
 
 
 def test_partial_stragglers_take_what_the_formula_says():
-    """Spec 3.8 and test 9: work (s + 1) / (s + a) max(a T_(n-s), T_(n)), in units of 1/n of the data."""
+    """Work (s + 1) / (s + a) max(a T_(n-s), T_(n)), in units of 1/n of the data."""
     for n, s, slowdown in ((10, 2, 4.0), (8, 3, 1.5), (20, 5, 6.0)):
         code = codes.partial_stragglers(n, s, slowdown)
         speeds = LATENCY.draw((3000, n), np.random.default_rng(n))

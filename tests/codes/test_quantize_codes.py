@@ -141,13 +141,13 @@ def test_the_criterion_is_at_most_half_as_much_again_as_what_is_measured(express
 
 
 def test_one_bit_stochastic_gradient_coding():
-    """Spec 9.7: the error is that of SGC plus (d - 1) |m_i|^2 for every message that arrives."""
+    """The error is that of SGC plus (d - 1) |m_i|^2 for every message that arrives."""
     code = codes.quantize(codes.stochastic(6, p=0.3), bits=1)
     assert all(code.messages.codec[m] == Sign() for m in range(6))
     partials = np.random.default_rng(1).standard_normal((6, 40))
     messages, rng = code.messages.coef @ partials, np.random.default_rng(2)
     squares = []
-    for round in range(4000):
+    for round in range(1000):
         heard = np.flatnonzero(rng.random(6) >= 0.3)
         total = sum((decode(Sign().encode(messages[m], 6 * round + m)) for m in heard), np.zeros(40))
         squares.append(((total - partials.sum(axis=0)) ** 2).sum())

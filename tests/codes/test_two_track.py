@@ -97,7 +97,7 @@ def test_two_tracks_decode_the_same_messages():
 
 
 def test_two_track_adam_steps_are_longer_by_one_over_the_shrinkage():
-    """Spec 13.3, 13.4: with the optimal structure and eps = 0 the second track only rescales Adam's step."""
+    """With the optimal structure and eps = 0 the second track only rescales Adam's step."""
     p, rng = grid(10), np.random.default_rng(9)
     both, c = two_track(codes.optimally_structured(p), p), shrinkage(p)
     partials = rng.standard_normal((10, 6))

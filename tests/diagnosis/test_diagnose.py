@@ -59,7 +59,9 @@ def test_transient_stragglers_are_worth_coding():
     slow = np.where(rng(1).random((200, 6)) < 0.1, 8.0, 1.0) * noise(200, 6)
     found = diagnose(slow)
     assert (found.kind, found.answer) == ("transient", "scheme") and f"use {found.advice.chosen.name}" in found.action
-    assert found.advice.held_out and found.advice.chosen.saving_ci95[0] > 0.1  # carry-over counted: without it, above 0.3
+    assert found.advice.held_out and found.advice.chosen.saving_ci95[0] > 0.3  # carry-over counted: by handing out pieces only
+    fixed = [one.saving_ci95[0] for one in found.advice.candidates if one.exact and one.plan.code.handing is None]
+    assert 0.1 < max(fixed) < 0.3, "a slow task that is not needed any more goes on into the next rounds, eight of them here"
     assert any(found.advice.chosen.name == row[0] for row in found.options())
 
 
@@ -69,7 +71,10 @@ def test_one_slow_machine_is_cheaper_to_replace_than_to_code_around():
     best = found.remedies[0]
     assert best.name == "replace" and best.saving == pytest.approx(1 - 1 / 1.8, abs=0.03)
     coded = [one.saving for one in found.advice.candidates if not one.name.startswith("ignore")]
-    assert found.advice.chosen is None and best.saving > max(coded)
+    assert found.advice.chosen.plan.code.handing is not None and 0.3 < found.advice.chosen.saving < best.saving
+    assert best.saving > max(coded)
+    fixed = [one.saving for one in found.advice.candidates if one.exact and one.plan.code.handing is None]
+    assert max(fixed) < 0.05, "no fixed scheme gains: the slow worker is in a task of an earlier round all the time"
 
 
 def test_rebalancing_is_learned_on_other_rounds_than_it_is_scored_on():

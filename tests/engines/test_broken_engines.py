@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unstraggle import codes, latency
-from unstraggle.engines import Chaos, Failed, Joined, Local, Lost, Message, Virtual, WorkerFailed
+from unstraggle import Invalid, codes, latency
+from unstraggle.engines import Chaos, Failed, Finished, Joined, Local, Lost, Message, Virtual, WorkerFailed
 from unstraggle.testing import BrokenEngine, check_engine
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "own_engine.py"
@@ -245,13 +245,135 @@ class ForgetsThatOrdersAreGone(Local):
         return [replace(one, fresh=False) if isinstance(one, Joined) else one for one in super().next(until)]
 
 
-def sampled(kind):
-    return lambda problem: kind(problem, latency.ShiftedExponential(rate=10.0, shift=0.1), rng=0)
+# Words, which are for codes that hand out tasks: others go by another way through this engine
+
+
+class LosesEverySecondWord(Virtual):
+    heard = 0
+
+    def tell(self, word):
+        self.heard += 1
+        if self.heard % 2:
+            super().tell(word)
+
+
+class RepeatsWords(Virtual):
+    def tell(self, word):
+        super().tell(word)
+        super().tell(word)
+
+
+class SwapsWords(Virtual):
+    """Every other one waits for the next."""
+
+    held = None
+
+    def tell(self, word):
+        if self.held is None and word.task >= 0:
+            self.held = word
+            return
+        super().tell(word)
+        if self.held is not None:
+            held, self.held = self.held, None
+            super().tell(held)
+
+
+class TellsAnotherWorker(Virtual):
+    def tell(self, word):
+        super().tell(replace(word, worker=(word.worker + 1) % 3))
+
+
+class CountsEverything(Virtual):
+    def tell(self, word):
+        super().tell(replace(word, counts=True))
+
+
+class HeedsWordsOfEarlierRounds(Virtual):
+    newest = 0
+
+    def start(self, order):
+        self.newest = order.round
+        super().start(order)
+
+    def tell(self, word):
+        super().tell(replace(word, round=self.newest))
+
+
+class ForgetsEpochs(Virtual):
+    def tell(self, word):
+        super().tell(replace(word, epoch=0))
+
+
+class RaisesWhereAWordComesLate(HeedsWordsOfEarlierRounds):
+    def tell(self, word):
+        if word.round != self.newest:
+            raise KeyError(word.round)
+        Virtual.tell(self, word)
+
+
+class LosesWhatIsFinished(Virtual):
+    def next(self, until):
+        return without(super().next, until, lambda one: isinstance(one, Finished) and one.worker == 1)
+
+
+class RepeatsWhatIsFinished(Virtual):
+    def next(self, until):
+        return [copy for one in super().next(until) for copy in ([one, one] if isinstance(one, Finished) else [one])]
+
+
+class RenumbersWhatIsFinishedLate(HeedsWordsOfEarlierRounds):
+    def tell(self, word):
+        Virtual.tell(self, word)
+
+    def next(self, until):
+        return [replace(one, round=self.newest) if isinstance(one, Finished) else one for one in super().next(until)]
+
+
+class LosesTickets(Virtual):
+    def next(self, until):
+        return [replace(one, ticket=0) if isinstance(one, Message) and one.ticket else one for one in super().next(until)]
+
+
+class SendsSumsUnasked(Virtual):
+    """A sum that is asked for again is that of the first time."""
+
+    def next(self, until):
+        events, self.first = [], getattr(self, "first", {})
+        for one in super().next(until):
+            if isinstance(one, Message) and one.ticket:
+                first = self.first.setdefault((one.worker, one.round), one)
+                one = replace(one, payload=first.payload, checksum=first.checksum)
+            events.append(one)
+        return events
+
+
+WORDS = {
+    LosesEverySecondWord: "did not happen",
+    RepeatsWords: r"but say that they have done \[\[0, 0, 5, 5\]|but began",
+    SwapsWords: "but say that they have done|did not happen",
+    TellsAnotherWorker: "but say that they have done|did not happen",
+    CountsEverything: "asked for a sum of 1 results, but has 2 that count",
+    HeedsWordsOfEarlierRounds: "one of this for 3, but begun is",
+    ForgetsEpochs: "asked for a sum of 1 results, but has 2 that count",
+    RaisesWhereAWordComesLate: "tell raises KeyError",
+    LosesWhatIsFinished: "what workers were told to do did not happen",
+    RepeatsWhatIsFinished: "but say that they have done",
+    RenumbersWhatIsFinishedLate: r"did \[6\] in the round before and \[8\] in this, but says \[\] and",
+    LosesTickets: "for ticket 0, unasked",
+    SendsSumsUnasked: "0 and 9 count, but its sum holds",
+}
+
+
+def sampled(kind, carry=False):
+    return lambda problem: kind(problem, latency.ShiftedExponential(rate=10.0, shift=0.1), rng=0, carry=carry)
 
 
 def test_the_engine_that_they_are_made_of_keeps_its_promises():
-    assert "repeated" in check_engine(Threads, within=LONG).faults
+    report = check_engine(Threads, within=LONG)
+    assert report.codes == 14 and "repeated" in report.faults and "told" not in report.faults
     assert "repeated" in check_engine(sampled(Virtual), within=LONG).faults
+    report = check_engine(sampled(Virtual, carry=True), within=LONG)
+    assert report.codes == 16 and "left_behind" in report.faults
 
 
 @pytest.mark.parametrize("kind", THREADS, ids=lambda kind: kind.__name__)
@@ -265,6 +387,17 @@ def test_broken_threads(kind):
 def test_broken_sampled_engines(kind):
     with pytest.raises(BrokenEngine, match=SAMPLED[kind]):
         check_engine(sampled(kind), [], within=LONG)
+
+
+@pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)
+def test_broken_words(kind):
+    with pytest.raises(BrokenEngine, match=WORDS[kind]):
+        check_engine(sampled(kind, carry=True), [], within=LONG)
+
+
+def test_engines_without_words_are_not_asked_for_them():
+    with pytest.raises(Invalid, match="for which an engine needs `tell`"):
+        check_engine(lambda problem: Chaos(Threads(problem)), [codes.work_conserving(3, load=2, pieces=2)], faults=False)
 
 
 @pytest.mark.parametrize("kind", [NeverReportsLost, ForgetsThatOrdersAreGone], ids=lambda kind: kind.__name__)

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from unstraggle import codes
 from unstraggle.engines import Message, Order, wire
 from unstraggle.engines.hub import Hub
+from unstraggle.engines.ray_worker import Post, Worker
 from unstraggle.runtime import frame
 from unstraggle.runtime.events import Failed, Joined, Lost
 
@@ -211,3 +213,16 @@ def read_until_cancelled(client: socket.socket, round: int, seen: list[tuple[wir
     while not seen or (seen[-1][0].kind, seen[-1][0].round) != (wire.CANCEL, round):
         what, body = wire.read_record(client, lambda what: np.empty(what.size, np.uint8))
         seen.append((what, float(body[-8:].view(float)[0]) if what.size else -1.0))
+
+
+def test_an_order_that_was_overtaken_by_a_newer_one_is_dropped(hub: Hub) -> None:
+    """Large parameters go by Ray's object store, but for a worker that lags behind: one way may overtake the other."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(Worker, 0, Post(hub._door.getsockname(), hub.token, 1, DIM, "<f8"))
+        until(hub, lambda: hub.seats[0].link is not None and coming.done())
+    worker, params = coming.result(), np.zeros(DIM)
+    worker.take(4, 0, 0.0, None, params)
+    head, body = wire.Head(wire.ORDER, 0, 3, 0.0, 0), wire.STEP.pack(0, 0.0, 0, 0.0, 0) + params.tobytes()
+    worker._heed(head, np.frombuffer(body, np.uint8))
+    assert worker._pending is not None and worker._pending.round == 4
+    worker._sock.close()

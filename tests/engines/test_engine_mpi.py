@@ -34,6 +34,7 @@ TOGETHER = (
     "too_few_ranks",
     "one_engine_at_a_time",
     "idle_ranks_sleep",
+    "ranks_of_one_machine_listen_nowhere",
     "orders_to_a_stopped_worker_do_not_pile_up",
 )
 

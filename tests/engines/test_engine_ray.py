@@ -68,6 +68,11 @@ def alive(process: int) -> bool:
 
 
 SELDOM = (
+    scenarios.late_messages_are_not_used_and_waits_are_cut_short,
+    scenarios.messages_of_megabytes,
+    scenarios.an_error_is_raised_with_its_traceback_where_nobody_else_can_help,
+    scenarios.a_task_that_holds_the_interpreter_lock_is_waited_for,
+    scenarios.chaos,
     scenarios.a_round_ends_by_count_or_deadline,
     scenarios.a_code_that_changes_from_round_to_round,
     scenarios.an_error_that_others_make_up_for_counts_as_a_loss,
@@ -76,15 +81,19 @@ SELDOM = (
     scenarios.handed_tasks_in_reserve_and_in_order,
     scenarios.an_error_in_a_handed_task_is_made_up_for,
     scenarios.handed_tasks_under_chaos,
+    scenarios.a_problem_that_can_stop_leaves_its_task_with_the_round,
     scenarios.without_restarts_it_says_who_is_lost,
     scenarios.stopped_then_killed_without_restarts_is_not_waited_for,
 )
 """Decided by the round and the roster, which `Local` shows in every run; Ray takes ten seconds to start the actors of each."""
+RESTARTS = (*scenarios.KILLS, scenarios.a_worker_that_dies_of_its_task_is_an_error_in_the_end)
+"""They need Ray to start an actor again. After many other tests on one cluster it once had not done so within ten minutes,
+though the test passes alone: whose fault that is, is not known yet."""
 
 
 @pytest.mark.parametrize(
     "scenario",
-    [pytest.param(one, marks=pytest.mark.slow) if one in SELDOM else one for one in scenarios.ALL],
+    [pytest.param(one, marks=pytest.mark.slow) if one in (*SELDOM, *RESTARTS) else one for one in scenarios.ALL],
     ids=lambda scenario: scenario.__name__,
 )
 def test_scenario(scenario: Callable[[scenarios.Bench], None], cluster: str) -> None:
@@ -94,7 +103,7 @@ def test_scenario(scenario: Callable[[scenarios.Bench], None], cluster: str) -> 
 
 @pytest.mark.slow
 def test_contract_of_every_kind_of_code(cluster: str) -> None:
-    assert check_engine(Ray, faults=False).codes == 14
+    assert check_engine(Ray, faults=False).codes == 16
 
 
 def test_large_parameters_go_by_the_object_store(cluster: str) -> None:

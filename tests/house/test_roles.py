@@ -11,7 +11,7 @@ from unstraggle import engines, latency, problems
 
 ROOT = Path(us.__file__).parents[1]
 OPTIONAL = {
-    problems: ("Accumulates", "ComputesAll", "Encodes", "HasLoss", "Listens", "Restricts", "Shares"),
+    problems: ("Accumulates", "ComputesAll", "Encodes", "HasLoss", "Listens", "Restricts", "Shares", "Stops"),
     latency: ("Delivers", "Durations", "OrderStatistics", "Resumes", "Speeds", "Survival"),
     engines: ("Processes", "Tells"),
 }

@@ -59,6 +59,17 @@ def test_gradient_coding_and_lagrange_match_their_closed_forms(n, load, rate, sh
     assert (interpolated.messages.values == threshold).all()
 
 
+@pytest.mark.parametrize("messages", [2, 4])
+def test_several_messages_of_lagrange_end_with_the_last_that_is_needed(messages):
+    """Against order statistics: the threshold-th of all messages, each after its share of the worker's tasks."""
+    code = codes.lagrange(30, 8, messages)
+    result = simulate(code, PAPER, rounds=10_000, rng=7)
+    speed = 0.01 + np.random.default_rng(8).exponential(0.1, (10_000, 30, 1))
+    times = np.sort((speed * (np.arange(messages) + 1) * (8 // messages)).reshape(10_000, -1))[:, code.threshold - 1]
+    assert (result.messages.values == code.threshold).all()
+    assert abs(result.time.mean - times.mean()) <= 4 * np.hypot(result.time.se, times.std() / 100)
+
+
 def test_values_of_the_paper_setting():
     assert order_statistic(Setting(), 31) == pytest.approx(1.549575, abs=5e-7)
     assert order_statistic(Setting(), 7) == pytest.approx(0.289745, abs=5e-7)
@@ -92,7 +103,7 @@ def test_clustered_gradient_coding_matches_the_integral(size, load, times, rate,
     ids=lambda value: value.name if hasattr(value, "name") else "",
 )
 def test_fresh_draws_for_every_task(code, time, load):
-    """Spec 20, the independent-task variant of the model."""
+    """The independent-task variant of the model."""
     result = simulate(code, ShiftedExponential(10, 0.01, per="task"), rounds=20_000, rng=6)
     assert result.time.mean == pytest.approx(time, rel=0.01)
     if load is not None:
@@ -116,4 +127,4 @@ def test_reproduction_writes_picture_table_and_data(tmp_path):
     assert data["rows"] == rows and data["rounds"] == 500
     with (tmp_path / "mmc-fig1.csv").open() as file:
         table = list(csv.DictReader(file))
-    assert [row["scheme"] for row in table] == [row["scheme"] for row in rows] and len(rows) == 12
+    assert [row["scheme"] for row in table] == [row["scheme"] for row in rows] and len(rows) == 14

@@ -10,6 +10,9 @@ import torch
 from benchmarks import training_gpu
 from benchmarks.full_size import runs, tasks
 from benchmarks.full_size.replica import Replica
+from tests.papers.test_detection import write_coco
+from unstraggle import Invalid
+from unstraggle.papers.quantized_osgc.detection import detector
 from unstraggle.papers.quantized_osgc.schemes import scheme
 from unstraggle.quantizers import QSGD
 
@@ -66,6 +69,22 @@ def test_the_shifted_pictures_hold_their_patterns():
     other, _ = tasks.small(tasks.pictures).batch(0, 1)
     assert x.shape == (6, 2, 3, 16, 16) and y.shape == (6, 2)
     assert torch.equal(x, again) and not torch.equal(x, other)
+
+
+def test_a_detector_on_coco_has_the_gradient_of_its_loss(tmp_path):
+    """With the small detector of figure 4 in place of MobileNetV3-Large, which needs torchvision."""
+    folder = write_coco(tmp_path)
+    task = tasks.detection(folder, lambda labels: detector(3, labels), size=2, side=32, parts=4)
+    replica = Replica(task, slots=2)
+    (x, y), again = task.batch(0, 3), task.batch(0, 3)
+    assert x.shape == (4, 2, 3, 32, 32) and y.shape == (4, 2, 5, 4, 4) and torch.equal(x, again[0])
+    loss = task.losses(replica.model, x[2], y[2]).mean()
+    expected = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(replica.model.parameters()))])
+    assert torch.allclose(replica.gradient((x, y), [2], [1.0]), expected, atol=1e-6)
+    row = runs.train(replica, runs.Run(task.name, "proposed", 0.05, 0, 6), 6)
+    assert row["final"] is not None and row["losses"][0][1] > row["losses"][-1][1]
+    with pytest.raises(Invalid, match="too few for 50"):
+        tasks.detection(folder, lambda labels: detector(3, labels), side=32)
 
 
 def test_the_rate_of_least_loss_is_found_in_both_directions():

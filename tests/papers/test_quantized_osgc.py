@@ -1,6 +1,7 @@
 """The reproduction of [C]: bit allocations of figure 1, and training runs that are what a real master would do."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,6 +113,23 @@ def test_estimator_is_what_a_master_decodes(digits, label):
             assert np.abs(tracks - estimate.tracks).max() < 1e-4 * scale
 
 
+@pytest.mark.parametrize("label", ["OSGC + live EF", "IS-SGD + scaled live EF", "SGC + live EF"])
+def test_live_error_feedback_is_what_a_master_decodes(digits, label):
+    """Step by step, with other workers late every time: the memories of the simulation are those of the workers."""
+    how = scheme(label, cluster(digits.dim))
+    codecs = [ErrorFeedback(codec, scaled="scaled" in label) for codec in how.code.messages.codec]
+    code = replace(how.code, messages=how.code.messages.changed(codec=codecs))
+    rng, params = np.random.default_rng(1), digits.initial()
+    estimator = Estimator(digits, how)
+    with Master(code, Virtual(digits, Exponential(1.0)), Deadline(1.0)) as master:
+        for step in range(6):
+            arrived = rng.random(N) < 0.6
+            delays = np.where(arrived[code.messages.worker], 0.5, np.inf)
+            estimate = master.gradient(params, step, delays=delays)
+            tracks, _ = estimator(params, step, arrived)
+            assert np.abs(tracks - estimate.tracks).max() < 1e-4 * np.abs(tracks).max()
+
+
 def test_nobody_arrives(digits):
     for label in ("OSGC", "OD", "proposed, two tracks"):
         tracks, bits = Estimator(digits, scheme(label, cluster(digits.dim)))(digits.initial(), 0, np.zeros(N, dtype=bool))
@@ -159,7 +177,7 @@ def test_sgd_learns_the_digits_and_a_wild_rate_diverges():
 
 
 def test_two_tracks_are_a_larger_rate_in_training():
-    """Spec 13.3, end to end: Adam with the second track is Adam with rate / c."""
+    """End to end: Adam with the second track is Adam with rate / c."""
     panel = Panel(n=N, each=4, steps=10, optimizer="adam")
     target = cluster(9802)
     two, one = scheme("proposed, two tracks", target).code, scheme("proposed", target).code

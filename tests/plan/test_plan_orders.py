@@ -87,7 +87,7 @@ def test_candidates():
 @pytest.fixture(scope="module")
 def paper():
     """The setting of [A] figure 1, with all order vectors; rounds start with free workers there."""
-    return orders(PAPER, 40, 10, rounds=6000, rng=3, carry=False)
+    return orders(PAPER, 40, 10, rounds=3000, rng=3, carry=False)
 
 
 def test_front_is_pareto(paper):
@@ -141,7 +141,7 @@ def test_front_prints_and_serialises(paper):
 
 
 def test_equal_seeds_give_equal_fronts():
-    first, again, other = (orders(PAPER, 12, 4, rounds=1000, rng=seed) for seed in (1, 1, 2))
+    first, again, other = (orders(PAPER, 8, 3, rounds=500, rng=seed) for seed in (1, 1, 2))
     assert str(first) == str(again) and str(first) != str(other)
 
 
@@ -155,7 +155,7 @@ def test_workers_that_differ(latency):
 
 
 def test_mixing_fast_and_slow_workers_pays():
-    assert orders(MIXED, 12, 4, rounds=4000).best().cost < orders(SORTED, 12, 4, rounds=4000).best().cost
+    assert orders(MIXED, 12, 4, rounds=2000).best().cost < orders(SORTED, 12, 4, rounds=2000).best().cost
 
 
 MODELS = {
@@ -200,21 +200,21 @@ def test_models_that_look_at_the_partitions():
 
 
 def test_message_limit():
-    free, limited = orders(PAPER, 12, 4, rounds=2000), orders(PAPER, 12, 4, rounds=2000, max_messages=12.0)
-    assert free[-1].messages > 12 and all(plan.messages <= 12 for plan in limited)
-    assert limited.best().cost <= free.best(12).cost * 1.02
-    in_bytes = orders(PAPER, 12, 4, rounds=2000, max_bytes=12 * 4000, dim=1000)
+    free, limited = orders(PAPER, 8, 3, rounds=1000), orders(PAPER, 8, 3, rounds=1000, max_messages=8.0)
+    assert free[-1].messages > 8 and all(plan.messages <= 8 for plan in limited)
+    assert limited.best().cost <= free.best(8).cost * 1.02
+    in_bytes = orders(PAPER, 8, 3, rounds=1000, max_bytes=8 * 4000, dim=1000)
     assert str(in_bytes) == str(limited)
-    both = orders(PAPER, 12, 4, rounds=2000, max_bytes=12 * 4000, dim=1000, max_messages=6)
+    both = orders(PAPER, 8, 3, rounds=1000, max_bytes=8 * 4000, dim=1000, max_messages=6)
     assert all(plan.messages <= 6 for plan in both)
 
 
 def test_noise_limit():
-    found = orders(PAPER, 12, 4, rounds=2000, max_noise_gain=2.0)
+    found = orders(PAPER, 8, 4, rounds=1000, max_noise_gain=2.0)
     for plan in found:
         sets = survivor_sets(plan.code, 40, 0, by=plan.stop.by)
         assert max(set_noise_gain(plan.code, got) for got in sets) <= 2.0
-    loud = orders(PAPER, 12, 4, rounds=2000)
+    loud = orders(PAPER, 8, 4, rounds=1000)
     assert max(plan.code.noise_gain().worst for plan in loud) > 2.0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from unstraggle.engines import Abandoned
 from unstraggle.problems import LeastSquares
 
 
@@ -187,3 +188,23 @@ class Adds(Gives):
 
 
 WRONG = {"scalar": 1.0, "long": np.ones(9), "table": np.ones((8, 1)), "complex": np.ones(8) * 1j, "list": [1.0] * 8}
+
+
+@dataclass(frozen=True, eq=False)
+class Endless(Constant):
+    """Workers 0 and 1 take turns in a task that does not end by itself, but stops when its round is over."""
+
+    worker: int = 0
+
+    def share(self, worker, parts):
+        return replace(self, worker=worker)
+
+    def heed(self, stopped):
+        object.__setattr__(self, "stopped", stopped)
+
+    def grad(self, params, part, where=slice(None), step=0):
+        while step % 2 == self.worker:
+            if self.stopped():
+                raise Abandoned
+            time.sleep(0.001)
+        return super().grad(params, part, where, step)

@@ -96,6 +96,16 @@ def idle_ranks_sleep():
     assert _use(ranks, 1.0) < 0.1
 
 
+def ranks_of_one_machine_listen_nowhere():
+    """An open connection to a rank that listens, an unfinished HTTP request for instance, made the job hang."""
+    engine = MPI(Constant(3))
+    with Master(codes.uncoded(3), engine) as master:
+        run(master)
+        ranks = [psutil.Process(), *(psutil.Process(engine.pid(worker)) for worker in range(3))]
+        doors = [one for rank in ranks for one in rank.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+        assert not doors, doors
+
+
 def _use(processes, seconds):
     before = [sum(process.cpu_times()[:2]) for process in processes]
     time.sleep(seconds)

@@ -1,7 +1,7 @@
 """Quantisers on CUDA tensors: the bytes and sums of the CPU, bit for bit.
 
 Without a GPU the kernels run in the interpreter of Triton, on the CPU and in a process of its own, since it must be switched on
-before Triton is imported: functions named interpreted_... are the tests of that process.
+before Triton is imported: functions named interpreted_... are the tests of that process, at_length_... those of a slow one.
 """
 
 import os
@@ -19,6 +19,8 @@ pytest.importorskip("triton", reason="quantisers on CUDA need triton")
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with CUDA")
 
 ALL = [QSGD(bits, bucket) for bits in range(2, 17) for bucket in (None, 512)] + [Sign(), Sign(512), Identity()]
+FEW = [QSGD(2, 512), QSGD(5), QSGD(8, 512), QSGD(16), Sign(512)]
+"""A number of bits that divides a word and one that does not, the fewest and the most, with buckets and without."""
 SOME = [QSGD(3), QSGD(4, 512), QSGD(5, 1536), Sign(), Sign(1536), Identity()]
 WHOLE = 4 * 512
 """The blocks of one program."""
@@ -73,8 +75,17 @@ def check_sums(quantizer, payload, x, device):
     assert bits_of(total.cpu()) == bits_of(expected)
 
 
+@pytest.mark.parametrize("quantizer", FEW, ids=repr)
+def interpreted_payloads(quantizer, doors):
+    check_encoded_and_decoded(quantizer)
+
+
 @pytest.mark.parametrize("quantizer", ALL, ids=repr)
-def interpreted_payloads_of_all_formats(quantizer, doors):
+def at_length_payloads_of_all_formats(quantizer, doors):
+    check_encoded_and_decoded(quantizer)
+
+
+def check_encoded_and_decoded(quantizer):
     x = vector(LONG if quantizer.format.bucket == 0 else WHOLE, 5)
     payload = check_payload(quantizer, x, "cpu")
     found = read(tensor(payload, "cpu"))
@@ -90,7 +101,7 @@ def interpreted_lengths(quantizer, doors):
         check_payload(quantizer, vector(length, length), "cpu", gain=0.7)
 
 
-@pytest.mark.parametrize("quantizer", [QSGD(3), QSGD(4, 512), Sign(512)], ids=repr)
+@pytest.mark.parametrize("quantizer", [QSGD(3), QSGD(4, 512)], ids=repr)
 def interpreted_special_vectors(quantizer, doors):
     for _, x in special_vectors():
         payload = check_payload(quantizer, x, "cpu")
@@ -177,11 +188,12 @@ def interpreted_bad_input(call, doors):
         call(x, QSGD(4).encode(x, seed=0))
 
 
-def test_kernels_in_the_interpreter():
-    """Runs the functions above that are named interpreted_..."""
+@pytest.mark.parametrize("names", ["interpreted_*", pytest.param("at_length_*", marks=pytest.mark.slow)])
+def test_kernels_in_the_interpreter(names):
+    """Runs the functions above of these names."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     numpy_warns = [f"-Wignore:{what}:RuntimeWarning" for what in ("overflow", "invalid", "divide")]
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-o", "python_functions=interpreted_*", *numpy_warns]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-o", f"python_functions={names}", *numpy_warns]
     run = [sys.executable, "-m", "pytest", *options, __file__]
     result = subprocess.run(run, env=environment | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-4000:]

@@ -231,7 +231,7 @@ def descend(quantizer, steps=400, rate=0.01):
 
 
 def test_plain_error_feedback_diverges_where_scaled_does_not():
-    """Spec 9.9 and test 20: at 2 bits omega is far above 1."""
+    """At 2 bits omega is far above 1."""
     start = float(np.linalg.norm(vector(2000, 5)))
     assert QSGD(2).omega(2000, "qsgd") > 10
     assert descend(ErrorFeedback(QSGD(2))) > 100 * start

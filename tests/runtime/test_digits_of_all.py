@@ -43,6 +43,8 @@ FAMILIES = {
     "expander": ("expander({n}, degree=3)", "expander({n}, degree=3, decode='one_step')"),
     "fractional_repetition": ("fractional_repetition({n}, s=1)", "fractional_repetition({n}, s={last})"),
     "graph_assignment": ("graph_assignment({even}, degree=3)",),
+    "group_based": ("group_based({speeds}, s=1)", "group_based({speeds}, s={third})"),
+    "heterogeneity_aware": ("heterogeneity_aware({speeds}, s=1)", "heterogeneity_aware({speeds}, s={third})"),
     "hybrid": ("hybrid(uncorrelated_mmc({n}, load=3, orders=[2, 3]))",),
     "ignore_stragglers": ("ignore_stragglers({n}, p=0.2)",),
     "lagrange": ("lagrange({n}, load={half})", "lagrange({n}, load={tenth})"),
@@ -77,7 +79,8 @@ def expressions(scheme):
     for n in SIZES:
         numbers = {"n": n, "half": n // 2, "third": n // 3, "tenth": max(3, n // 10), "last": n - 1, "even": n + n % 2}
         for text in FAMILIES[scheme]:
-            yield text, text.format(**numbers, p=[round(0.1 + 0.4 * worker / n, 3) for worker in range(n)])
+            late, speeds = [round(0.1 + 0.4 * worker / n, 3) for worker in range(n)], [1 + worker % 3 for worker in range(n)]
+            yield text, text.format(**numbers, p=late, speeds=speeds)
 
 
 def arrived_sets(code):

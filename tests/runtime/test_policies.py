@@ -117,6 +117,18 @@ def test_patience_of_who_waits_asks_again_and_says_so():
     assert round.state is State.OPEN
 
 
+def test_the_usual_time_is_that_of_what_came_unasked():
+    """To learn from rounds in which messages had to be asked for again made each later round wait longer before it asked."""
+    round = a_round(codes.uncoded(2), on_shortfall="wait", limit=2.0)
+    round.feed(Arrived(0, 0.5))
+    round.feed(Elapsed(2.0))
+    round.feed(Arrived(1, 2.4))
+    assert round.time == 2.4 and round.usual == 0.5
+    round = a_round(codes.uncoded(2), on_shortfall="wait", limit=2.0)
+    round.feed(Arrived(0, 0.5), Arrived(1, 0.6))
+    assert round.time == round.usual == 0.6
+
+
 def test_without_patience_people_are_told_and_nobody_is_asked():
     round = a_round(codes.uncoded(3), on_shortfall="wait", remind=30.0)
     assert round.begin() == (Until(30.0),)

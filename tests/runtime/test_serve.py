@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from unstraggle import Invalid, Master, WorkerFailed, codes
-from unstraggle.engines import Local, Virtual
+from unstraggle.engines import Abandoned, Local, Tell, Virtual
 from unstraggle.latency import Exponential
 from unstraggle.runtime.serve import Job, run, share_of
+from unstraggle.runtime.shift import Shift
 
 from ..problems import Adds, Gives
 
@@ -37,3 +38,49 @@ def test_a_worker_sends_none_of_them(problem, what):
     share = share_of(problem(2, what=what), codes.uncoded(2), 0)
     with pytest.raises(Invalid, match="must give 8 real numbers"):
         run(share, Job(0, 0, np.zeros(8), 0.0), lambda *sent: pytest.fail("it was sent"), lambda: False, lambda until: None)
+
+
+class Looks(Gives):
+    """Two looks in every task."""
+
+    stopped = None
+
+    def heed(self, stopped):
+        self.stopped = stopped
+
+    def grad(self, params, part, where=slice(None), step=0):
+        for _ in range(2):
+            if self.stopped():
+                raise Abandoned
+        return np.ones(8)
+
+
+def after(looks):
+    """Whether to stop: yes, from so many looks on."""
+    seen = iter(range(100))
+    return lambda: next(seen) >= looks
+
+
+def served(code, stopped):
+    sent = []
+    share = share_of(Looks(code.k), code, 0)
+    run(share, Job(0, 0, np.zeros(8), 0.0), lambda message, *_: sent.append(message.index), stopped, lambda until: None)
+    return sent
+
+
+def test_a_problem_that_stops_inside_a_task_sends_no_more():
+    """Each task is looked at once before it and twice inside."""
+    code = codes.uncoded_mmc(3, load=3)
+    answers = [served(code, after(looks)) for looks in range(10)]
+    assert [len(sent) for sent in answers] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
+
+
+def test_a_shift_that_stops_inside_a_task_is_free():
+    """It says so, although there is no result: the round that wanted it is over."""
+    code, said, over = codes.work_conserving(2, load=2, pieces=1), [], []
+    share = share_of(Looks(code.k), code, 0)
+    shift = Shift(share, Job(0, 0, np.zeros(8), 0.0), lambda *done: said.append(done), lambda *sent: pytest.fail("it was sent"))
+    for task in share.program.handed:
+        shift.hear(Tell(0, 0, task=task))
+    shift.work(lambda: bool(over) or (len(said) == 1 and over.append(1)))
+    assert said == [(task, 0) for task in share.program.handed] and shift.next == -1

@@ -8,7 +8,7 @@ from tests.problems import least_squares
 from unstraggle import Master, simulate
 from unstraggle.codes import uncoded_mmc, work_conserving
 from unstraggle.engines import Virtual
-from unstraggle.latency import ShiftedExponential, TwoSpeed
+from unstraggle.latency import Network, ShiftedExponential, TwoSpeed
 from unstraggle.study.handed import replayed, simulated
 
 SETTING = ShiftedExponential(rate=10, shift=0.01)
@@ -74,3 +74,50 @@ def test_chunks_go_on_where_the_one_before_ended():
     code = work_conserving(4, load=2, pieces=2)
     result = simulate(code, SETTING, rounds=9000, rng=0, carry=True, threads=1)
     assert len(result) == 9000 and np.isfinite(result.time.values).all()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "work_conserving(5, load=3, pieces=3)",
+        "work_conserving(6, load=2, pieces=4, reserve=1)",
+        "work_conserving(5, load=3, pieces=2, helpers=False, reserve=2)",
+        "sums_on_request(5, load=2, pieces=3)",
+    ],
+)
+@pytest.mark.parametrize("carry", [False, True])
+def test_words_and_sums_take_their_time(expression, carry):
+    """Every note and every word takes half a round trip, sums go through both links; kernel and event twin agree."""
+    code, rng = example(expression), np.random.default_rng(1)
+    rates = tuple(rng.uniform(1e4, 4e4, code.n).tolist())
+    way = Network(SETTING, dim=1000, bandwidth=rates, round_trip=0.12, master=2e5).way(code)
+    for kind in ("worker", "task"):
+        seconds = durations(code, kind, 25, rng)
+        times, sums = simulated(code, seconds, carry, way)
+        again, sent, _ = replayed(code, seconds, carry, way)
+        np.testing.assert_allclose(times, again, rtol=1e-12, err_msg=kind)
+        assert np.array_equal(sums, sent)
+
+
+def test_a_network_around_the_model_counts_in_simulations_and_on_virtual():
+    code, network = work_conserving(5, load=3, pieces=3, reserve=1), Network(SETTING, dim=24, round_trip=0.02, master=1e4)
+    problem = least_squares(code)
+    with Master(code, Virtual(problem, network, rng=7, carry=True)) as master:
+        waits = [master.gradient(np.full(24, 0.1), step).wait for step in range(20)]
+    drawn = np.concatenate([SETTING.speeds(5, 1, rng) for rng in [np.random.default_rng(7)] for _ in range(20)])
+    times, _ = simulated(code, drawn[:, code.tasks.worker] * code.tasks.work, True, network.way(code))
+    np.testing.assert_allclose(waits, times, rtol=1e-12)
+    free = simulate(code, SETTING, rounds=2000, rng=0, carry=True).time.mean
+    assert simulate(code, network, rounds=2000, rng=0, carry=True).time.mean > free + 2 * 0.02 + 4 * 0.0096  # five sums queue
+
+
+def test_a_piece_in_reserve_hides_the_way_of_words():
+    """Figure 1's setting with 20 ms there and back, a piece taking 22: one piece ahead wins most of it back."""
+
+    def mean(reserve, round_trip):
+        code = work_conserving(40, load=10, pieces=5, reserve=reserve)
+        return simulate(code, Network(SETTING, dim=1, round_trip=round_trip), rounds=1000, rng=0).time.mean
+
+    assert mean(0, 0.0) == pytest.approx(0.0775, abs=0.001)
+    told, ahead = mean(0, 0.02), mean(1, 0.02)
+    assert told > 2 * mean(0, 0.0) and ahead < 0.8 * told

@@ -102,7 +102,7 @@ def test_an_unbiased_code_needs_its_stop_rule(code):
         simulate(code, latency)
     with pytest.raises(Invalid, match="is approximate"):
         Master(code, Virtual(problem, latency, rng=1), Recovered("span"))
-    truth, rounds = problem.gradient(np.ones(3)), 3000
+    truth, rounds = problem.gradient(np.ones(3)), 1000
     with Master(code, Virtual(problem, latency, rng=1), Deadline(10.0)) as master:
         drawn = np.array([master.gradient(np.ones(3)).gradient for _ in range(rounds)])
     assert np.abs((drawn.mean(axis=0) - truth) / (drawn.std(axis=0) / np.sqrt(rounds))).max() < 4

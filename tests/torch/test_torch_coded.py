@@ -610,6 +610,12 @@ def test_a_dataset_that_cannot_be_sent():
         coded(loss_fn=lambda outputs, targets: nn.functional.cross_entropy(outputs, targets), engine="local")
 
 
+def test_layers_with_sparse_gradients_are_refused():
+    model = nn.Sequential(nn.Embedding(5, 2, sparse=True), nn.Flatten())
+    with pytest.raises(Invalid, match="0 was made with sparse=True, but messages and decoded gradients are dense"):
+        coded(model)
+
+
 def test_too_little_data_and_data_without_a_length():
     with pytest.raises(Invalid, match="3 samples, fewer than the 4 partitions"):
         coded(data=table(3))

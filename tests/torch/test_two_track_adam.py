@@ -70,7 +70,7 @@ def test_tracks_follow_the_recursion():
 
 @pytest.mark.parametrize("n", [10, 50])
 def test_optimal_structure_multiplies_the_step_by_one_over_c(n):
-    """Spec 13.3 with real weights: decode a random set of messages with both tracks, ten steps, eps = 0."""
+    """With real weights: decode a random set of messages with both tracks, ten steps, eps = 0."""
     p = grid(n)
     omega = np.linspace(0.1, 3, n)
     code = us.codes.optimally_structured(p, omega=omega)

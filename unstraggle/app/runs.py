@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..checks import parsed_json
 from ..errors import Invalid
 from ..study.rounds import Rounds, Sample
 from ..trace import TornTrace, Trace, read
@@ -132,7 +133,7 @@ def _json(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(path.read_text())
+        found = parsed_json(path.read_text())
     except ValueError as error:
         raise Invalid(f"{path} is not JSON: {error}. Remove it to go on without it.") from None
     if not isinstance(found, dict):

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..checks import parsed_json
 from ..errors import Invalid
 
 TIMES = ("wall", "wait")
@@ -39,7 +40,7 @@ def read_steps(path: Path) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     notes: tuple[str, ...] = ()
     for number, line in enumerate(lines, 1):
         try:
-            record = json.loads(line)
+            record = parsed_json(line)
         except ValueError:
             if number < len(lines):
                 raise Invalid(f"{path}, line {number} is not JSON, though lines follow. Remove that line.") from None

@@ -18,6 +18,8 @@ from .expander import expander as expander
 from .facts import Facts, facts_of
 from .fractional_repetition import fractional_repetition as fractional_repetition
 from .graph_assignment import graph_assignment as graph_assignment
+from .group_based import group_based as group_based
+from .heterogeneity_aware import heterogeneity_aware as heterogeneity_aware
 from .ignore_stragglers import ignore_stragglers as ignore_stragglers
 from .lagrange import lagrange as lagrange
 from .modify import hybrid as hybrid

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..doors import door
 from ..errors import Invalid
 from ..plan.advice import Advice, Candidate
-from ..plan.auto import LEAST_ROUNDS, auto
+from ..plan.auto import LEAST_ROUNDS, WORTH, auto
 from ..plan.cause import FEWEST, Cause, cause
 from ..plan.doubts import gone
 from ..randomness import Seed
@@ -20,7 +20,7 @@ from ..trace import Trace, from_seconds
 from .remedies import Remedy, named, remedies
 from .result import Answer, Diagnosis, Kind, Worker
 
-HEALTHY = 0.05
+HEALTHY = WORTH
 """Workers that wait for less than this share of their time are well."""
 
 WHOLE = 0.9
@@ -45,11 +45,13 @@ def diagnose(
     schemes: bool = True,
     rng: Seed = 0,
     progress: Callable[[str, int, int], None] | None = None,
+    worth: float = WORTH,
 ) -> Diagnosis:
     """Say of recorded rounds whether stragglers are transient, persistent or caused by the data, and what would help.
 
     trace: a `Trace`, or seconds (rounds, workers). schemes: whether to try codes as well (`plan.auto`), which takes a second or
-    so. It says "nothing to do" where waiting costs less than 5 %, and prefers what saves more to a code that saves less.
+    so. worth: the least saving that is worth a change, by a code or by what is done instead. It says "nothing to do" where
+    waiting costs less than that, and prefers what saves more to a code that saves less.
 
     >>> rng = np.random.default_rng(0)
     >>> times = (1 + 0.05 * rng.random((60, 4))) * [1.0, 1.0, 1.0, 1.8]
@@ -67,11 +69,11 @@ def diagnose(
     table = _table(recorded, usable)
     if why.kind == "unknown":
         return _too_short(len(usable), why, where, waste, interval, table)
-    kind: Kind = "healthy" if waste < HEALTHY else KINDS.get(why.kind, "mixed")
+    kind: Kind = "healthy" if waste < worth else KINDS.get(why.kind, "mixed")
     workers = _culprits(kind, why, table, len(usable))
     others = tuple(remedies(usable.seconds, kind, workers))
-    advice = auto(usable, rng=rng, progress=progress) if schemes and len(usable) >= LEAST_ROUNDS else None
-    answer, action = _answer(kind, others, advice, schemes)
+    advice = auto(usable, rng=rng, progress=progress, worth=worth) if schemes and len(usable) >= LEAST_ROUNDS else None
+    answer, action = _answer(kind, others, advice, schemes, worth)
     reasons = tuple(_reasons(recorded, usable, where, why, kind, advice))
     return Diagnosis(kind, answer, action, waste, interval, where, workers, table, reasons, others, why, advice)
 
@@ -129,11 +131,11 @@ def _culprits(kind: Kind, why: Cause, table: tuple[Worker, ...], rounds: int) ->
     return tuple(row.worker for row, conspicuous in zip(table, often, strict=True) if conspicuous)
 
 
-def _answer(kind: Kind, others: tuple[Remedy, ...], advice: Advice | None, schemes: bool) -> tuple[Answer, str]:
+def _answer(kind: Kind, others: tuple[Remedy, ...], advice: Advice | None, schemes: bool, worth: float) -> tuple[Answer, str]:
     if kind == "healthy":
         return "nothing", "nothing to do"
     chosen = advice.chosen if advice else None
-    best = next((remedy for remedy in others if remedy.name != "more work" and remedy.saving_ci95[0] > 0), None)
+    best = next((remedy for remedy in others if remedy.name != "more work" and remedy.saving_ci95[0] > worth), None)
     untried = None if advice else _untried(schemes)
     if best and (chosen is None or best.saving > chosen.saving):
         return "instead", f"{untried or 'no code'}: {best}" + _beside(chosen)

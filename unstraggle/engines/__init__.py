@@ -17,7 +17,7 @@ from ..runtime.message import Incoming, Message, Order, WorkerFailed
 from ..runtime.roster import Roster
 from ..runtime.serve import Abandoned, Job, Share, run, share_of
 from ..scheme.program import Outgoing
-from .base import Engine, Processes, Tells, prepared
+from .base import Engine, Lends, Processes, Tells, prepared
 
 if TYPE_CHECKING:
     from .chaos import Chaos
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .mpi import MPI
     from .ray import Ray
     from .virtual import Virtual
+    from .voting import Voting
 
 __all__ = [
     "MPI",
@@ -37,6 +38,7 @@ __all__ = [
     "Incoming",
     "Job",
     "Joined",
+    "Lends",
     "Local",
     "Lost",
     "Message",
@@ -49,6 +51,7 @@ __all__ = [
     "Tell",
     "Tells",
     "Virtual",
+    "Voting",
     "WorkerFailed",
     "checksum",
     "prepared",
@@ -56,7 +59,7 @@ __all__ = [
     "share_of",
 ]
 
-HOMES = {"Chaos": ".chaos", "Local": ".local", "MPI": ".mpi", "Ray": ".ray", "Virtual": ".virtual"}
+HOMES = {"Chaos": ".chaos", "Local": ".local", "MPI": ".mpi", "Ray": ".ray", "Virtual": ".virtual", "Voting": ".voting"}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..doors import door
 from ..errors import Invalid
@@ -58,6 +58,22 @@ class Processes(Protocol):
 
 
 @runtime_checkable
+class Lends(Protocol):
+    """An engine that lends the memory from which its workers read parameters, so that the master writes them there itself."""
+
+    def lend(self, round: int) -> Any:
+        """(dim,) where the parameters of a round that was not started yet go; an order with them is not copied. None: nowhere.
+
+        Of the rounds before, at most the last may still be computed: this memory may be that of the round before it.
+        """
+        ...
+
+    def gather(self, code: Code) -> Any:
+        """What adds up messages of a code where they lie; None: `runtime.gather`, which adds up bytes of the host."""
+        ...
+
+
+@runtime_checkable
 class Sampled(Protocol):
     """An engine that may have no clock of the wall: nobody waits while its rounds run."""
 
@@ -77,9 +93,15 @@ class Tells(Protocol):
         ...
 
 
+def tells(engine: Engine) -> bool:
+    """Whether an engine carries words to its workers; one that wraps another does if that one does."""
+    inner = getattr(engine, "engine", None)
+    return isinstance(engine, Tells) and (inner is None or tells(inner))
+
+
 def require_tells(engine: Engine, code: Code) -> None:
     """Refuse a code that hands out tasks on an engine that cannot carry words to its workers."""
-    if code.handing is not None and not isinstance(engine, Tells):
+    if code.handing is not None and not tells(engine):
         raise Invalid(
             f"{code.name} hands out tasks while a round runs, for which an engine needs `tell`, but {type(engine).__name__} "
             "has none. Use Local, Ray, MPI or Virtual, or a code whose tasks are fixed, such as fractional_repetition."

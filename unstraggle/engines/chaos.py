@@ -22,7 +22,7 @@ from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..scheme.arrivals import Latency, Resumes, checked
 from ..scheme.code import Code
-from .base import Engine, Processes, Sampled, require_tells
+from .base import Engine, Lends, Processes, Sampled, require_tells
 
 
 @door
@@ -100,6 +100,12 @@ class Chaos:
         if self.delays is not None:
             order = dataclasses.replace(order, delays=self.delays)
         self.engine.start(order)
+
+    def lend(self, round: int) -> Any:
+        return self.engine.lend(round) if isinstance(self.engine, Lends) else None
+
+    def gather(self, code: Code) -> Any:
+        return self.engine.gather(code) if isinstance(self.engine, Lends) else None
 
     def next(self, until: float | None) -> list[Incoming]:
         while True:

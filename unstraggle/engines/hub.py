@@ -104,7 +104,7 @@ class Hub:
         if len(order.context) > wire.CONTEXT:
             raise Invalid(f"What comes with an order has at most {wire.CONTEXT} bytes, but got {len(order.context)}.")
         params = np.array(order.params, self._dtype).view(np.uint8).data
-        step = wire.STEP.pack(order.step, self.origin, len(order.context))
+        step = wire.STEP.pack(order.step, self.origin, len(order.context), *(order.hold or (0.0, 0)))
         for worker in workers:
             delays = self.delays(order, worker)
             program = b"" if order.code is None else packed(order.code.program(worker))

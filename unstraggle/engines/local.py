@@ -36,6 +36,7 @@ from .starter import Starter
 log = logging.getLogger("unstraggle")
 
 NOTHING = np.empty(0, np.uint8)
+WAYS = ("auto", "ipc", "pinned", "host")
 ATOMIC = 4096 // ORDER.size * ORDER.size
 """Bytes of orders and words that a pipe takes whole or not at all."""
 
@@ -56,7 +57,8 @@ class Local:
     restarts: how often a worker that died is started again. heartbeat: seconds without a sign of life after which a worker
     counts as lost until it shows one. threads: of the numerical libraries in each worker. start_within: seconds, also for a
     worker that is started again, which is given up then. start_method: "forkserver", by a `Nursery` of this engine, or
-    "spawn", each as an interpreter of its own.
+    "spawn", each as an interpreter of its own. way: how gradients of workers on accelerators get to the master: "ipc"
+    (memory of the device that processes share), "pinned" (of the host, that devices reach), "host" (bytes) or "auto".
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Local:
         threads: int = 1,
         start_within: float = 300.0,
         start_method: str = "forkserver",
+        way: str = "auto",
     ) -> None:
         if not 1 <= heartbeat < math.inf or threads < 1 or restarts < 0:
             raise Invalid(
@@ -76,9 +79,12 @@ class Local:
             )
         if start_method not in ("spawn", "forkserver"):
             raise Invalid(f'Local starts workers by "forkserver" or "spawn", but got start_method={start_method!r}.')
+        if way not in WAYS:
+            raise Invalid(f"Local's way is one of {', '.join(WAYS)}, but got {way!r}.")
         self.problem = problem
         self._restarts, self._heartbeat, self._threads = restarts, heartbeat, threads
-        self._start_within, self._method = start_within, start_method
+        self._start_within, self._method, self._kind = start_within, start_method, way
+        self._way: Any = None
         self._seats: list[Seat] = []
         self._origin = time.monotonic()
         self._round = -1
@@ -97,17 +103,20 @@ class Local:
         self._areas, self._letter = (board, params, Area(room)), Letter()
         self._board = Board(board.map(), code.n, len(code.messages))
         self._board.round[0], self._board.cancelled[:], self._board.whole[:] = -1, -1, -1
-        self._params = params.map().view(self._dtype).reshape(2, -1)
+        self._sides: list[Any] = list(params.map().view(self._dtype).reshape(2, -1))
         payloads = self._areas[2].map()
+        rooms = {m: payloads[start + begin : start + room] for m, (start, room, begin) in enumerate(slots)}
         payloads.flags.writeable = False
-        self._frames = [payloads[start : start + room] for start, room in slots]
+        self._frames = [(payloads[start : start + room], begin) for start, room, begin in slots]
         self._inbox, self._notes = os.pipe()
         os.set_blocking(self._inbox, False)
         self._seats, self._seat_of = [Seat() for _ in range(code.n)], dict[int, int]()
         self._last = [-math.inf] * code.n
         if self._method == "forkserver":
             self._nursery = Nursery(thread_limits(self._threads), own_modules(self.problem), self._start_within)
-        cradle = Cradle(code, self.problem, self._areas, self._letter, slots, self._notes, self._nursery, self._threads)
+        self._open_way(code, rooms)
+        shared = self._areas, self._letter, slots, self._notes, self._nursery, self._threads, self._way
+        cradle = Cradle(code, self.problem, *shared)
         self._starter = Starter(cradle.birth)
         self._watch = select.epoll()
         for fd in (self._inbox, self._starter.fd):
@@ -117,17 +126,42 @@ class Local:
             self._start_all()
             undo.pop_all()
 
+    def _open_way(self, code: Code, rooms: dict[int, Any]) -> None:
+        """Where workers compute on a device: let parameters and messages stand where both ends reach them."""
+        from ..problems.base import Travels
+
+        if isinstance(self.problem, Travels):
+            self._way = self.problem.way(code, self._kind)
+        elif self._kind not in ("auto", "host"):
+            raise Invalid(
+                f'way="{self._kind}" is for problems on devices, but got {type(self.problem).__name__}. Leave it out.'
+            )
+        if self._way is not None:
+            self._way.open(self._sides, rooms)
+            self._sides = [self._way.lend(side) for side in (0, 1)]
+
+    def gather(self, code: Code) -> Any:
+        return None if self._way is None else self._way.gather(code)
+
+    def lend(self, round: int) -> Any:
+        """The side of the round. Who still reads it is two rounds late, and knows that it is overwritten from now on."""
+        self._board.round[0] = round
+        return self._sides[round % 2]
+
     def start(self, order: Order) -> None:
         side = order.round % 2
         if order.round != self._round:
             self._round, self._origin = order.round, time.monotonic()
             self._roster.begin(self._origin)
             self._board.round[0] = order.round  # before what stands on its side: who reads that knows when it is overwritten
-            self._params[side] = order.params
+            if order.params is not self._sides[side]:
+                np.copyto(self._sides[side], order.params) if self._way is None else self._way.write(side, order.params)
+            if self._way is not None:
+                self._way.publish(side)
             self._letter.write(order.round, order.context)
         if order.delays is not None:
             self._board.delays[side] = order.delays
-        record = ORDER.pack(order.round, order.step, self._origin, order.delays is not None, 0, len(order.context))
+        record = self._record(order)
         is_ready = self._roster.is_ready
         for worker in range(self._code.n) if order.workers is None else order.workers:
             self._board.cancelled[worker] = order.round - 1
@@ -141,7 +175,11 @@ class Local:
         if len(data) > PROGRAM:
             raise Invalid(f"A program that changes has at most {PROGRAM} bytes, but that of worker {worker} has {len(data)}.")
         self._board.programs[order.round % 2, worker, : len(data)] = np.frombuffer(data, np.uint8)
-        return ORDER.pack(order.round, order.step, self._origin, order.delays is not None, len(data), len(order.context))
+        return self._record(order, len(data))
+
+    def _record(self, order: Order, program: int = 0) -> bytes:
+        delayed, hold = order.delays is not None, order.hold or (0.0, 0)
+        return ORDER.pack(order.round, order.step, self._origin, delayed, program, len(order.context), *hold)
 
     def next(self, until: float | None) -> list[Incoming]:
         pause = self._roster.pause
@@ -183,10 +221,13 @@ class Local:
         self._watch.close()
         for fd in (self._inbox, self._notes, self._letter.fd):
             os.close(fd)
+        if self._way is not None:
+            self._way.close()
         for area in self._areas:
             area.close()
         self._areas = ()
-        del self._board, self._params, self._frames
+        del self._board, self._sides, self._frames
+        self._way = None
 
     # Starting
 
@@ -257,7 +298,8 @@ class Local:
                 if kind == FINISHED:
                     events.append(Finished(worker, index, clock, round, epoch))
                 elif round == current:
-                    events.append(read(frames[index], clock, checked=False))
+                    slot, begin = frames[index]
+                    events.append(read(slot, clock, checked=False, start=begin))
                 else:
                     events.append(Message(worker, index, round, clock, NOTHING))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from ..runtime import frame
 from ..runtime.payload import payload_sizes
 from ..runtime.serve import Share, share_of
 from ..scheme.code import Code
+from . import travel
 from .environment import environment, thread_limits
 from .local_worker import Channels, main
 from .nursery import Nursery
@@ -40,17 +40,19 @@ class Cradle:
     """What it takes to start a worker. areas: board, parameters, payloads. letter: what comes with
     orders. slots: of all messages. notes: the master's inbox.
 
-    nursery: what forks workers; None: each is an interpreter of its own. threads: of numerical libraries.
+    nursery: what forks workers; None: each is an interpreter of its own. threads: of numerical libraries. way: where parameters
+    and payloads stand, if not in the areas.
     """
 
     code: Code
     problem: Problem
     areas: tuple[Area, Area, Area]
     letter: Letter
-    slots: Sequence[tuple[int, int]]
+    slots: Sequence[tuple[int, int, int]]
     notes: int
     nursery: Nursery | None
     threads: int
+    way: Any = None
 
     def birth(self, worker: int) -> Born:
         """Start a process for a worker, in the starter's thread; it reports READY when it has what it needs."""
@@ -65,7 +67,8 @@ class Cradle:
             slots = tuple(self.slots[message.index] for message in share.program.messages)
             sizes = self.code.n, len(self.code.messages), self.problem.dim, np.dtype(self.problem.dtype).str
             board, params, payloads = self.areas
-            channels = Channels(Fd(file), Fd(theirs), Fd(self.notes), board, params, payloads, self.letter, slots, *sizes)
+            areas = board, params, payloads, self.letter
+            channels = Channels(Fd(file), Fd(theirs), Fd(self.notes), *areas, slots, *sizes, self.way)
             born = Born(self._started(channels), orders)
             undo.pop_all()
         return born
@@ -80,13 +83,16 @@ class Cradle:
         return process
 
 
-def places(code: Code, problem: Problem) -> tuple[list[tuple[int, int]], int]:
-    """A place in shared memory for every message of a round, header and payload: where it begins and its size; and of all."""
+def places(code: Code, problem: Problem) -> tuple[list[tuple[int, int, int]], int]:
+    """A place in shared memory for every message of a round, header and payload: where it begins, its size, and where in it the
+    payload begins; and the size of all."""
     sizes = payload_sizes(code, problem.dim, np.dtype(problem.dtype))
     tasks = np.bincount(code.tasks.worker, minlength=code.n)[code.messages.worker]
-    rooms = np.array([frame.head_size(int(count)) for count in tasks]) + sizes
-    ends = np.cumsum(-(-rooms // PAGE) * PAGE)
-    return [(int(end - -(-room // PAGE) * PAGE), int(room)) for end, room in zip(ends, rooms, strict=True)], int(ends[-1])
+    heads = np.array([frame.head_size(int(count)) for count in tasks])
+    rooms = heads + sizes
+    whole = -(-rooms // PAGE) * PAGE
+    ends = np.cumsum(whole)
+    return list(zip((ends - whole).tolist(), rooms.tolist(), heads.tolist(), strict=True)), int(ends[-1])
 
 
 def _pickled(share: Share) -> int:
@@ -94,7 +100,7 @@ def _pickled(share: Share) -> int:
     file = os.memfd_create("unstraggle", os.MFD_CLOEXEC)
     try:
         with open(file, "wb", closefd=False) as out:
-            pickle.dump(share, out, protocol=5)
+            travel.dump(share, out)
         os.lseek(file, 0, os.SEEK_SET)
     except BaseException:
         os.close(file)

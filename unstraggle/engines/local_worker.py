@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -29,13 +29,16 @@ from ..scheme.program import Outgoing, unpacked
 from .lifeline import end_with
 from .shared import Area, Board, Fd, Letter
 
-ORDER = struct.Struct("<qqd?3xIQ")
-"""round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own, of context."""
+ORDER = struct.Struct("<qqd?3xIQdQ")
+"""round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own, of context, and
+the hold of its job."""
 
 NOTE = struct.Struct("<IIqII")
 """kind, worker, round, message or task, epoch: shorter than PIPE_BUF, so that notes of different workers never mix."""
 
 READY, SENT, FAILED, FINISHED = 1, 2, 3, 4
+LONG = 1 << 16
+"""Bytes of a payload from which on it is worth it to add it up where it will stand."""
 BEAT = 0.25
 """Seconds between two heartbeats."""
 
@@ -52,11 +55,12 @@ class Channels:
     params: Area
     payloads: Area
     letter: Letter
-    slots: tuple[tuple[int, int], ...]
+    slots: tuple[tuple[int, int, int], ...]
     n: int
     messages: int
     dim: int
     param_type: str
+    way: Any = None
 
 
 def main(channels: Channels, parent: int) -> None:
@@ -68,8 +72,13 @@ def main(channels: Channels, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open(channels.share.fd, "rb") as file:
         share: Share = pickle.load(file)
+    if channels.way is not None:
+        share = replace(share, left=True)
     worker = Worker(share, channels)
+    if share.stays:
+        share.problem.stay()  # type: ignore[attr-defined]
     threading.Thread(target=worker.beat, args=(parent,), daemon=True).start()
+    worker.join()
     gc.collect()
     gc.freeze()  # what is here stays: collections need not look at it in the middle of a round
     worker.note(READY)
@@ -78,7 +87,7 @@ def main(channels: Channels, parent: int) -> None:
         return
     while (job := worker.next_job()) is not None:
         try:
-            run(share, job, worker.send, worker.stopped, worker.wait)
+            run(share, job, worker.send, worker.stopped, worker.wait, worker.begin)
         except Exception:
             worker.report(traceback.format_exc())
 
@@ -122,20 +131,30 @@ class Worker:
         )
         self._mail = [bytearray(1 << 16)]
         self._params = channels.params.map().view(channels.param_type).reshape(2, -1)[:, : channels.dim]
-        self._params.flags.writeable = False
+        self._params.flags.writeable = channels.way is not None
         payloads = channels.payloads.map().data
         self._mine = list(share.program.place)
-        self._slots = {m: payloads[start : start + room] for m, (start, room) in zip(self._mine, channels.slots, strict=True)}
+        places = dict(zip(self._mine, channels.slots, strict=True))
+        self._heads = {m: payloads[start : start + head] for m, (start, _, head) in places.items()}
+        self._rooms = {m: payloads[start + head : start + room] for m, (start, room, head) in places.items()}
         self._letter, self._round = channels.letter, -1
+        self._kind, self._dim, self._way = share.dtype, channels.dim, channels.way
+
+    def join(self) -> None:
+        """Open what stands on a device."""
+        if self._way is not None:
+            rooms = {m: np.frombuffer(room, np.uint8) for m, room in self._rooms.items()}
+            self._way.join(self.number, list(self._params), rooms)
 
     def next_job(self) -> Job | None:
         """Wait for orders and take the newest: who lags behind skips rounds. None when the master has closed or is gone."""
         size = os.readv(self._orders, self._mail)
         if not size:
             return None
-        number, step, origin, delayed, program, context = ORDER.unpack_from(self._mail[0], size - ORDER.size)
+        number, step, origin, delayed, program, context, *hold = ORDER.unpack_from(self._mail[0], size - ORDER.size)
         self._round = number
         job = self._job(number, step, origin, delayed)
+        job.hold = hold[0], hold[1]
         if program or context:
             data = self._board.programs[number % 2, self.number, :program].tobytes()
             job.context = self._letter.read(number, context)
@@ -146,7 +165,8 @@ class Worker:
 
     def _job(self, number: int, step: int, origin: float, delayed: bool) -> Job:
         delays = self._board.delays[number % 2, self._mine] if delayed else None
-        return Job(number, step, self._params[number % 2], origin, delays)
+        params = self._params[number % 2] if self._way is None else self._way.params(number % 2)
+        return Job(number, step, params, origin, delays)
 
     def stopped(self, round: int | None = None) -> bool:
         number = self._round if round is None else round
@@ -156,7 +176,7 @@ class Worker:
         """Orders and words, one after the other, until the master has closed or is gone."""
         while size := os.readv(self._orders, self._mail):
             for at in range(0, size, ORDER.size):
-                number, step, origin, delayed, _, context = ORDER.unpack_from(self._mail[0], at)
+                number, step, origin, delayed, _, context, *_ = ORDER.unpack_from(self._mail[0], at)
                 if number < 0:
                     yield unpacked_word(self._mail[0], self.number, at)
                     continue
@@ -177,28 +197,47 @@ class Worker:
         """
         index, round = message.index, self._round
         if self._whole[index] != round:
-            self._put(index, payload, frame.head(self.number, index, round, len(payload), checksum, times))
+            self._put(index, payload, frame.head(self.number, index, round, _size(payload), checksum, times))
             self._whole[index] = round
         os.write(self._notes, NOTE.pack(SENT, self.number, round, index, 0))
 
     def send_sum(self, round: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
         """The same for a sum on request. The master reads it when the round is over, and asks for no other then."""
         index = message.index
-        self._put(index, payload, frame.head(self.number, index, round, len(payload), checksum, times, ticket))
+        self._put(index, payload, frame.head(self.number, index, round, _size(payload), checksum, times, ticket))
         self.note(SENT, round, index)
 
+    def begin(self, index: int) -> Any:
+        """Zeros where the payload of a message will stand, to which its tasks are added. None where it is too short for that,
+        or stands there whole already: the master may be reading it."""
+        room, kind = self._rooms[index], self._kind
+        if self._way is not None:
+            return None if self._whole[index] == self._round else self._way.begin(index)
+        if len(room) < LONG or len(room) != kind.itemsize * self._dim or self._whole[index] == self._round:
+            return None
+        found = np.frombuffer(room, kind)
+        found.fill(0)
+        return found
+
     def _put(self, index: int, payload: Any, head: bytes) -> None:
-        slot, start = self._slots[index], len(head)
-        slot[:start] = head
-        slot[start : start + len(payload)] = payload
+        room = self._rooms[index]
+        self._heads[index][: len(head)] = head
+        if self._way is not None:
+            self._way.deliver(index, payload)
+        elif not (isinstance(payload, np.ndarray) and payload.ctypes.data == np.frombuffer(room, np.uint8).ctypes.data):
+            room[: len(payload)] = payload
 
     def note(self, kind: int, round: int = -1, number: int = 0, epoch: int = 0) -> None:
         os.write(self._notes, NOTE.pack(kind, self.number, round, number, epoch))
 
     def report(self, text: str, round: int | None = None) -> None:
-        """Tell the master that the problem raised an error; it decides."""
+        """Tell the master that the problem raised an error; it decides. Not of one that is two rounds late: its parameters were
+        overwritten while it computed, and nobody waits for it."""
+        number = self._round if round is None else round
+        if self._newest[0] > number + 1:
+            return
         self._board.write_report(self.number, text)
-        self.note(FAILED, self._round if round is None else round)
+        self.note(FAILED, number)
 
     def beat(self, parent: int) -> None:
         """Show the master that this process runs, and end it when its parent is gone, where the kernel does not."""
@@ -208,3 +247,8 @@ class Worker:
             time.sleep(BEAT)
         print(f"unstraggle worker {self.number}: the master is gone, so this worker ends.", file=sys.stderr, flush=True)
         os._exit(3)
+
+
+def _size(payload: Any) -> int:
+    """Bytes of a payload, which may lie on a device."""
+    return len(payload) if isinstance(payload, bytes) else int(payload.nbytes)

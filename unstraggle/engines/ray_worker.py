@@ -179,18 +179,21 @@ class Worker:
                 self._cancelled = max(self._cancelled, what.round)
                 self._news.notify_all()
                 return
+            if what.round < self._newest:  # a newer order has come by way of Ray, which is not this connection's sequence
+                return
             self._cancelled = min(self._cancelled, what.round - 1)
             self._accept(self._job(what, body))
 
     def _job(self, what: wire.Head, body: Bytes) -> Job:
-        step, origin, more = wire.STEP.unpack_from(body.data)
+        step, origin, more, *hold = wire.STEP.unpack_from(body.data)
         cut = wire.STEP.size + 8 * what.number
         delays = body[wire.STEP.size : cut].view(np.float64) if what.number else None
         end = cut + self._post.bytes
         params = body[cut:end].view(self._post.param_type)
         params.flags.writeable = False
         context, rest = body[end : end + more].tobytes(), body[end + more :].tobytes()
-        return Job(what.round, step, params, origin + self._skew(), delays, unpacked(rest) if rest else None, context)
+        program = unpacked(rest) if rest else None
+        return Job(what.round, step, params, origin + self._skew(), delays, program, context, (hold[0], hold[1]))
 
     def _accept(self, job: Job) -> None:
         """The newest order counts: who lags behind skips rounds."""

@@ -21,7 +21,7 @@ from ..runtime.message import Incoming, Message, Order
 from ..runtime.payload import number_type, pack
 from ..runtime.serve import require_numbers
 from ..runtime.worker import encode
-from ..scheme.arrivals import Latency, Resumes, checked, delivered, task_seconds
+from ..scheme.arrivals import Latency, Resumes, checked, delivered, task_seconds, way_of
 from ..scheme.busy import Busy
 from ..scheme.code import Code
 from ..scheme.program import Outgoing
@@ -54,7 +54,7 @@ class Virtual:
         self._placement, self._opened = code, True
         self._slices = block_slices(self.problem.dim, code.blocks)
         if code.handing is not None:
-            self._shifts = VirtualShifts(code, self.problem, tuple(self._slices), self._carry)
+            self._shifts = VirtualShifts(code, self.problem, tuple(self._slices), self._carry, way_of(self._latency, code))
         self._busy = Busy(code.n)
         self._take_up(code)
 

@@ -19,6 +19,7 @@ from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.serve import Job, Share, Times
 from ..runtime.shift import Shift
+from ..scheme.arrivals import Way, no_way
 from ..scheme.code import Code
 from ..scheme.program import Outgoing
 
@@ -37,11 +38,21 @@ class Seat:
     times: list[float] = field(default_factory=list)
 
 
-class VirtualShifts:
-    """Does the work of `Virtual` for codes that hand out tasks. carry: who is at a task when the round ends stays in it."""
+@dataclass(frozen=True, eq=False)
+class AtLink:
+    """A sum that has come through its worker's link, and waits for the master's."""
 
-    def __init__(self, code: Code, problem: Problem, slices: tuple[slice, ...], carry: bool) -> None:
-        self._code, self._carry, self.clock = code, carry, 0.0
+    message: Message
+
+
+class VirtualShifts:
+    """Does the work of `Virtual` for codes that hand out tasks. carry: who is at a task when the round ends stays in it.
+
+    way: what words, notes and sums cost. A worker has begun with what it has in reserve until the next order is there.
+    """
+
+    def __init__(self, code: Code, problem: Problem, slices: tuple[slice, ...], carry: bool, way: Way | None = None) -> None:
+        self._code, self._carry, self.clock, self._way = code, carry, 0.0, way or no_way(code)
         dtype = np.dtype(problem.dtype)
         self._shares = [Share(code.program(worker), problem, slices, dtype) for worker in range(code.n)]
         self._seats: list[Seat] = []
@@ -53,15 +64,29 @@ class VirtualShifts:
         if order.workers is None:
             self._events = self._left() if self._carry else []
             heapq.heapify(self._events)
-            self.clock, self._seconds = 0.0, seconds
+            self.clock, self._through, self._seconds = 0.0, 0.0, seconds
             self._seats = [self._seat(order, worker) for worker in range(self._code.n)]
         for worker in order.workers or ():
             self._seats[worker] = self._seat(order, worker)
 
     def tell(self, word: Tell) -> None:
+        if self._way.word:
+            self._push(self.clock + self._way.word, word.worker, word)
+        else:
+            self._hear(word)
+
+    def _hear(self, word: Tell) -> None:
+        """A worker that cannot do as it is told fails, as on other engines."""
         seat = self._seats[word.worker]
-        seat.shift.hear(word)
+        try:
+            seat.shift.hear(word)
+        except Exception:
+            failed = Failed(word.worker, self.clock, seat.shift.job.round, traceback.format_exc())
+            self._push(self.clock, word.worker, failed)
         self._begin(word.worker, seat)
+
+    def _push(self, time: float, worker: int, event: Any) -> None:
+        heapq.heappush(self._events, (time, worker, next(self._tie), event))
 
     def next(self, until: float | None) -> list[Incoming]:
         """What happens at the next moment."""
@@ -77,7 +102,7 @@ class VirtualShifts:
             found: list[Incoming] = []
             while self._events and self._events[0][0] == moment:
                 _, worker, _, event = heapq.heappop(self._events)
-                found += [event] if event is not None else self._end(worker)
+                found += self._happens(worker, event)
             if found:
                 return found
         if until is None:
@@ -85,13 +110,27 @@ class VirtualShifts:
         self.clock = max(self.clock, until)
         return []
 
+    def _happens(self, worker: int, event: Any) -> list[Incoming]:
+        """What the master hears of what happens: a word comes to a worker, a task is done, a sum is at the master's link."""
+        if event is None:
+            return self._end(worker)
+        if isinstance(event, Tell):
+            self._hear(event)
+            return []
+        if isinstance(event, AtLink):
+            self._through = max(self._through, self.clock) + self._way.master
+            arrives = self._through + self._way.word
+            self._push(arrives, worker, replace(event.message, time=arrives))
+            return []
+        return [event]
+
     def _left(self) -> list[tuple[float, int, int, Any]]:
         """Tasks of rounds before that workers are still in: they say so when these are done. One without end is dropped."""
-        found = [(ends, old) for ends, _, _, old in self._events if isinstance(old, Finished)]
+        last = {old.worker: (ends, old) for ends, _, _, old in sorted(self._events) if isinstance(old, Finished)}
         for worker, seat in enumerate(self._seats):
             if seat.task >= 0:
-                found.append((seat.ends, Finished(worker, seat.task, 0.0, seat.shift.job.round)))
-        rests = [(ends - self.clock if ends < np.inf else 0.0, old) for ends, old in found]
+                last[worker] = (seat.ends + self._way.word, Finished(worker, seat.task, 0.0, seat.shift.job.round))
+        rests = [(ends - self.clock if ends < np.inf else 0.0, old) for ends, old in last.values()]
         return [(rest, old.worker, next(self._tie), replace(old, time=rest)) for rest, old in rests]
 
     def _seat(self, order: Order, worker: int) -> Seat:
@@ -107,7 +146,7 @@ class VirtualShifts:
         seat.task = seat.shift.next
         seat.ends = self.clock + float(self._seconds[seat.task])
         seat.times += (self.clock, seat.ends)
-        heapq.heappush(self._events, (seat.ends, worker, next(self._tie), None))
+        self._push(seat.ends, worker, None)
 
     def _end(self, worker: int) -> list[Incoming]:
         """A task is done: its worker says so, and goes on with what it has in reserve."""
@@ -124,11 +163,19 @@ class VirtualShifts:
         return self._said
 
     def _say(self, worker: int, task: int, epoch: int) -> None:
-        self._said.append(Finished(worker, task, self.clock, self._seats[worker].shift.job.round, epoch))
+        heard = self.clock + self._way.word
+        note = Finished(worker, task, heard, self._seats[worker].shift.job.round, epoch)
+        if self._way.word:
+            self._push(heard, worker, note)
+        else:
+            self._said.append(note)
 
     def _send(self, worker: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
         seat, data = self._seats[worker], np.array(payload)
         data.flags.writeable = False
         done = tuple(seat.times[: -2 if seat.task >= 0 else None])
         sent = Message(worker, message.index, seat.shift.job.round, self.clock, data, checksum, done, ticket)
-        heapq.heappush(self._events, (self.clock, worker, next(self._tie), sent))
+        if self._way.master or self._way.word or self._way.link[worker]:
+            self._push(self.clock + self._way.link[worker], worker, AtLink(sent))
+        else:
+            self._push(self.clock, worker, sent)

@@ -32,8 +32,8 @@ PING, ORDER, CANCEL, TELL = 11, 12, 13, 14
 """From the master: show a sign of life; compute (step, origin, delays, parameters, context, program); a round is over; a word
 (see `runtime.words`)."""
 
-STEP = struct.Struct("<qdQ")
-"""How an order begins: its step, when the round began on the master's clock, and the bytes of its context."""
+STEP = struct.Struct("<qdQdQ")
+"""How an order begins: its step, when the round began on the master's clock, the bytes of its context, and its hold."""
 CONTEXT = 1 << 32
 """Most bytes of a context."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..doors import door
 from ..errors import Invalid
-from ..scheme.arrivals import Resumes, delivered, task_seconds
+from ..scheme.arrivals import Resumes, Way, delivered, task_seconds
 from ..scheme.code import Code
 from .base import Times, literal
 
@@ -21,8 +23,9 @@ class Network:
 
     dim: coordinates of the gradient. bandwidth: bytes per second of a worker's link, for all or one each; its messages queue
     there. master: bytes per second of the master's link, which all messages share, in the order in which they come.
-    round_trip: seconds for an order out and a message back, once a round. Links are free when a round begins: messages of the
-    round before that have not left yet are dropped. What the master sends, parameters, is not counted.
+    round_trip: seconds for an order out and a message back, once a round; where tasks are handed out, for every note and the
+    word that answers it, and again when sums are asked for. Links are free when a round begins: messages of the round before
+    that have not left yet are dropped. What the master sends, parameters, is not counted.
 
     >>> from unstraggle.latency import TwoSpeed
     >>> from unstraggle.codes import uncoded
@@ -73,6 +76,12 @@ class Network:
         """(rounds, M) when messages are with the master that are ready to leave at these times."""
         return self._links(code, delivered(self.base, code, ready))
 
+    def way(self, code: Code) -> Way:
+        """Of words and sums of a code that hands out tasks: half a round trip each way."""
+        link, size = np.zeros(code.n), self._bytes(code)
+        link[code.messages.worker] = self.seconds(code)
+        return Way(self.round_trip / 2, link, float(size.max() / self.master))
+
     def from_round(self, first: int) -> Network:
         """The same network, where the model behind it has rounds with numbers beginning with a later one."""
         return replace(self, base=self.base.from_round(first)) if isinstance(self.base, Resumes) else self
@@ -85,15 +94,21 @@ class Network:
 
     def _own_link(self, code: Code, ready: Times) -> Times:
         times = np.array(ready)  # a copy: a model may hand out an array that it keeps
-        seconds = self.seconds(code)
-        order = np.lexsort((code.ready(), code.messages.worker))
-        free = np.zeros(len(times))
-        for previous, m in zip([-1, *order[:-1]], order, strict=True):
-            if previous < 0 or code.messages.worker[previous] != code.messages.worker[m]:
-                free = np.zeros(len(times))
-            free = np.maximum(times[:, m], free) + seconds[m]
-            times[:, m] = free
+        seconds, free = self.seconds(code), np.zeros((len(times), code.n))
+        for which in _by_place(code):
+            workers = code.messages.worker[which]
+            free[:, workers] = np.maximum(times[:, which], free[:, workers]) + seconds[which]
+            times[:, which] = free[:, workers]
         return times
+
+
+@lru_cache(maxsize=64)
+def _by_place(code: Code) -> list[NDArray[np.int64]]:
+    """The first messages of all workers, the second ones, and so on, each in the order in which they are ready."""
+    order = np.lexsort((code.ready(), code.messages.worker))
+    worker = code.messages.worker[order]
+    place = np.arange(len(order)) - np.searchsorted(worker, worker)
+    return [order[place == each] for each in range(int(place.max(initial=-1)) + 1)]
 
 
 def in_turn(times: Times, seconds: Times) -> Times:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from .block_coordinate import carry_over as block_coordinate_carry
 from .block_coordinate import claims as block_coordinate_claims
 from .block_coordinate import figures as block_coordinate
+from .mmc_clustering import claims as mmc_claims
 from .mmc_clustering import figure1 as mmc_clustering
 from .mmc_clustering import front as mmc_front
 from .quantized_osgc import errors as quantized_osgc_errors
 from .quantized_osgc import figure1 as quantized_osgc
+from .quantized_osgc import figure4 as quantized_osgc_figure4
 from .quantized_osgc import figures as quantized_osgc_figures
 from .quantized_osgc import logistic as quantized_osgc_logistic
 
@@ -18,13 +21,14 @@ from .quantized_osgc import logistic as quantized_osgc_logistic
 class Figure(NamedTuple):
     """What a figure shows, the function that writes it into a folder and returns its rows, how these become a table.
 
-    has_quick: whether the function takes quick=True.
+    has_quick: whether the function takes quick=True. has_coco: whether it takes a folder coco= with COCO's pictures.
     """
 
     title: str
     write: Callable[..., list[dict[str, Any]]]
     table: Callable[[list[dict[str, Any]]], list[list[str]]]
     has_quick: bool = False
+    has_coco: bool = False
 
 
 FIGURES: Mapping[str, Figure] = {
@@ -37,6 +41,11 @@ FIGURES: Mapping[str, Figure] = {
         "time against messages for the best clusters and orders, beyond paper A",
         mmc_front.reproduce_front,
         mmc_clustering.table,
+    ),
+    "mmc-claims": Figure(
+        "other joint laws, the master's link, rule and span, beyond paper A's figure",
+        mmc_claims.reproduce_claims,
+        mmc_claims.table,
     ),
     "bcgc-fig3": Figure(
         "optimal block sizes, paper B figure 3", block_coordinate.reproduce_figure3, block_coordinate.sizes_table
@@ -53,6 +62,11 @@ FIGURES: Mapping[str, Figure] = {
         "savings, bounds and equation 8 in paper B's own setting, beyond its figures",
         block_coordinate_claims.reproduce_claims,
         block_coordinate_claims.table,
+    ),
+    "bcgc-carry": Figure(
+        "runtime (1e7) where rounds follow one another, beyond paper B",
+        block_coordinate_carry.reproduce_carry_over,
+        block_coordinate_carry.table,
     ),
     "cagc-fig1": Figure(
         "objective of bit allocations against the budget, paper C figure 1",
@@ -71,6 +85,13 @@ FIGURES: Mapping[str, Figure] = {
         quantized_osgc_figures.reproduce_figure3,
         quantized_osgc_figures.table,
         has_quick=True,
+    ),
+    "cagc-fig4": Figure(
+        "detections on a picture, paper C figure 4; on COCO's with --coco",
+        quantized_osgc_figure4.reproduce_figure4,
+        quantized_osgc_figure4.table,
+        has_quick=True,
+        has_coco=True,
     ),
     "cagc-error": Figure(
         "exact error against bits sent, beyond paper C",

@@ -28,14 +28,15 @@ from .base import Plan
 from .block_sizes import block_sizes
 from .cause import Cause, cause
 from .doubts import doubts
+from .handed import about_handed, handed_plans
 from .orders import orders
 from .redundancy import redundancy
 
 LEAST_ROUNDS = 20
 """A trace with fewer rounds is not split into a half to choose on and a half to score on."""
 
-WORTH = 0.02
-"""A code that surely saves less than this share of the time is not worth the trouble."""
+WORTH = 0.05
+"""A code that does not surely save this share of the time is not worth the trouble."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class ByPart:
 
     def durations(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
         times = self.values[np.arange(rounds) % len(self.values)]
-        return np.asarray(times[:, code.tasks.part % times.shape[1]] * code.tasks.work)
+        return np.asarray(times[:, code.tasks.part * times.shape[1] // code.k] * code.tasks.work)
 
     def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
         return arrivals(code, self.durations(code, rounds, rng))
@@ -58,7 +59,10 @@ class ByPart:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Models to choose on and to score on, how many rounds of each, and whether tasks are carried over from round to round."""
+    """Models to choose on and to score on, how many rounds of each, and whether tasks are carried over from round to round.
+
+    design: without the network, for planners that know of none.
+    """
 
     n: int
     design: Any
@@ -84,15 +88,17 @@ def auto(
     rng: Seed = 0,
     progress: Callable[[str, int, int], None] | None = None,
     carry: bool = True,
+    worth: float = WORTH,
 ) -> Advice:
     """Rank all schemes for a latency model or a trace, and say which to use, or why none.
 
     source: a `Trace`, times (rounds, workers), or a latency model together with n. dim, bandwidth (bytes/s per worker), master
     (bytes/s of the master's link, which all share) and round_trip add the way of the messages; max_bytes limits what is sent
-    per round. max_load: most partitions a worker computes in multi-message codes. Traces are cut in two: schemes are chosen on
-    the first half and scored on the second. carry: workers stay in the tasks that they are in when a round ends, as real ones
-    do, and begin the next one late. A fixed cost per task is taken from the trace where its tasks differ in work, or from a
-    latency model that has one (`FixedCost`).
+    per round. max_load: most partitions a worker computes in multi-message codes, and most shares that it holds where tasks are
+    handed out (`work_conserving`). Traces are cut in two: schemes are chosen on the first half and scored on the second. carry:
+    workers stay in the tasks that they are in when a round ends, as real ones do, and begin the next one late. A fixed cost per
+    task is taken from the trace where its tasks differ in work, or from a latency model that has one (`FixedCost`). worth: the
+    least share of the time that a code must save for sure to be advised.
 
     It may answer that coding does not help here, or that it cannot predict, then without candidates: a worker is gone, the
     rounds of a code ended before everyone was heard, the trace drifts, or time is not proportional to work.
@@ -104,18 +110,20 @@ def auto(
     trace = _trace(source)
     n = _workers(source, trace, n)
     _require(dim, bandwidth, round_trip, master, max_bytes, max_load, rounds)
+    if not 0 <= worth < 1:
+        raise Invalid(f"auto needs the least saving worth having, 0 <= worth < 1, but got worth={worth!r}. Use 0.05 for 5 %.")
     why = cause(trace) if trace else None
     doubtful = doubts(trace)
     if doubtful:
         return Advice(f"Cannot predict: {'; '.join(doubtful)}.", tuple(_reasons(trace, why)), None, (), why, True)
-    setting = _setting(source, trace, n, why, rounds, carry)
     network = partial(_through, dim=dim, bandwidth=bandwidth, round_trip=round_trip, master=master)
+    setting = _setting(source, trace, n, why, rounds, carry, network)
     plans = list(_candidates(setting, n, max_load, dim, rng, progress))
-    scored = [_score(plan, setting, network, rng) for plan in plans]
+    scored = [_score(plan, setting, rng) for plan in plans]
     wait = scored[0][1]
     candidates = [_candidate(plan, exact, wait, result, carry) for (plan, exact), result in zip(plans, scored, strict=True)]
     most = np.inf if max_bytes is None else max_bytes / (FULL_BITS / 8 * (dim or 1))
-    return _advice([c for c in _distinct(candidates) if c.volume <= most or c is candidates[0]], trace, why)
+    return _advice([c for c in _distinct(candidates) if c.volume <= most or c is candidates[0]], trace, why, setting, worth)
 
 
 def _trace(source: Any) -> Trace | None:
@@ -146,9 +154,11 @@ def _require(dim: Any, bandwidth: Any, round_trip: float, master: Any, max_bytes
         raise Invalid(f"auto needs max_load >= 1, rounds >= 2, round_trip >= 0, but got {max_load}, {rounds}, {round_trip}.")
 
 
-def _setting(source: Any, trace: Trace | None, n: int, why: Cause | None, rounds: int, carry: bool) -> Setting:
+def _setting(
+    source: Any, trace: Trace | None, n: int, why: Cause | None, rounds: int, carry: bool, network: Callable[[Any], Any]
+) -> Setting:
     if trace is None:
-        return Setting(n, source, source, source, rounds, rounds, carry)
+        return Setting(n, source, network(source), network(source), rounds, rounds, carry)
     seconds, cost = without_fixed_cost(trace)
     if len(seconds) < LEAST_ROUNDS:
         raise Invalid(
@@ -159,7 +169,7 @@ def _setting(source: Any, trace: Trace | None, n: int, why: Cause | None, rounds
     design, seen, held = Replay(seconds[:half]), kind(seconds[:half]), kind(seconds[half:])  # type: Any, Any, Any
     if cost:
         design, seen, held = (FixedCost(model, cost) for model in (design, seen, held))
-    return Setting(n, design, seen, held, half, len(seconds) - half, carry)
+    return Setting(n, design, network(seen), network(held), half, len(seconds) - half, carry)
 
 
 def _through(model: Any, dim: int | None, bandwidth: float | None, round_trip: float, master: float | None) -> Any:
@@ -175,7 +185,7 @@ def _candidates(
     setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed, progress: Callable[[str, int, int], None] | None
 ) -> Iterator[Planned]:
     """(plan, whether it is exact); waiting for all comes first."""
-    stages = [_baselines, _one_message, _blocks, _multi_message]
+    stages = [_baselines, _one_message, _blocks, _multi_message, _handed]
     for number, stage in enumerate(stages):
         if progress:
             progress("planning", number, len(stages))
@@ -216,6 +226,11 @@ def _multi_message(setting: Setting, n: int, max_load: int, dim: int | None, rng
         yield from _exact(partial(orders, setting.design, n, load, rounds=rounds, rng=rng, carry=setting.carry))
 
 
+def _handed(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
+    model, rounds = setting.seen, setting.seen_rounds
+    yield from _exact(lambda: handed_plans(model, n, max_load, rounds, rng, setting.carry))
+
+
 def _exact(planner: Callable[[], Iterable[Plan]]) -> Iterator[Planned]:
     """Plans of a planner; none where it finds nothing that ends in finite time."""
     try:
@@ -228,14 +243,14 @@ def _exact(planner: Callable[[], Iterable[Plan]]) -> Iterator[Planned]:
 Scored = tuple[float, NDArray[np.float64], float, float]
 
 
-def _score(planned: Planned, setting: Setting, network: Callable[[Any], Any], rng: Seed) -> Scored:
+def _score(planned: Planned, setting: Setting, rng: Seed) -> Scored:
     """Mean time on the rounds seen; times, and mean messages, on those held out; mean size of a message in gradients."""
     plan, code = planned[0], planned[0].code
     seeds = generator(rng if rng is None or isinstance(rng, int) else 0).spawn(2)
     by = plan.stop.by if isinstance(plan.stop, Recovered) else "rule"
     run = partial(simulate, code, stop=plan.stop, by=by, carry=setting.carry)
-    seen = run(network(setting.seen), rounds=setting.seen_rounds, rng=seeds[0])
-    held = run(network(setting.held), rounds=setting.held_rounds, rng=seeds[1])
+    seen = run(latency=setting.seen, rounds=setting.seen_rounds, rng=seeds[0])
+    held = run(latency=setting.held, rounds=setting.held_rounds, rng=seeds[1])
     size = float((np.asarray(code.blocks)[code.messages.block] * code.messages.bits).mean() / FULL_BITS)
     return seen.time.mean, held.time.values, held.messages.mean, size
 
@@ -247,15 +262,16 @@ def _candidate(plan: Plan, exact: bool, wait: NDArray[np.float64], scored: Score
     return Candidate(plan.name, plan, exact, seen, sample.mean, sample.ci95, saving, interval, messages, messages * size)
 
 
-def _advice(candidates: list[Candidate], trace: Trace | None, why: Cause | None) -> Advice:
+def _advice(candidates: list[Candidate], trace: Trace | None, why: Cause | None, setting: Setting, worth: float) -> Advice:
     """The exact scheme that was best on the rounds seen, if it also saves time on the others."""
     wait = candidates[0]
     best = min((c for c in candidates if c.exact), key=lambda c: c.seen)
-    helps = best is not wait and best.saving_ci95[0] > WORTH
+    helps = best is not wait and best.saving_ci95[0] > worth
     if not np.isfinite(best.time):
         why_not = "Cannot predict: with every exact scheme some rounds never end, for workers finish nothing in them."
         return Advice(why_not, tuple(_reasons(trace, why)), None, (), why, trace is not None)
-    reasons = [*_reasons(trace, why), *_outcome(best, wait)]
+    reasons = [*_reasons(trace, why), *_outcome(best, wait, worth)]
+    reasons += about_handed(candidates, best, setting.seen, setting.n, trace is not None)
     if helps and not np.isfinite(wait.time):
         verdict = f"Use {best.name}: waiting for all never ends, for workers finish nothing in some rounds."
     elif helps:
@@ -285,7 +301,7 @@ def _reasons(trace: Trace | None, why: Cause | None) -> Iterator[str]:
         yield "a copy of slow data is as slow elsewhere, so the data are scored, not the workers; balance the batches instead"
 
 
-def _outcome(best: Candidate, wait: Candidate) -> Iterator[str]:
+def _outcome(best: Candidate, wait: Candidate, worth: float) -> Iterator[str]:
     if best is wait:
         yield "on the rounds used for choosing, no exact scheme was faster than waiting for all"
         return
@@ -296,3 +312,5 @@ def _outcome(best: Candidate, wait: Candidate) -> Iterator[str]:
     yield (
         f"chosen: {best.name}; on rounds that it was not chosen on it {saves} and sends {best.volume:.1f} gradients per round"
     )
+    if low <= worth and high > 0:
+        yield f"that is not surely {100 * worth:.0f} % or more, the least that is worth the trouble (worth=)"

@@ -12,7 +12,7 @@ from scipy.sparse import coo_array, csr_array, hstack
 
 from ..randomness import Seed, generator
 from .rivals import equaliser
-from .runtime import Exact, Runtime, Sampled, Smoothed, Vector
+from .runtime import Exact, Runtime, Sampled, Slope, Smoothed, Vector
 
 LINEAR = 60_000
 """Rounds times workers up to which rounds that are all there is are solved as a linear program."""
@@ -51,14 +51,23 @@ def _by_draws(
     """Search on draws, less and less smoothed; bound on others."""
     rounds = max(2000, SEARCH_NUMBERS // model.n)
     seen, fresh = (np.sort(latency.speeds(model.n, rounds, r), axis=1) for r in generator(rng).spawn(2))
+    once, share = _distinct(seen)
     for power in POWERS:
-        search = Search(Smoothed(seen, power), total, 0.0, allowed)
+        search = Search(Smoothed(once, power, share), total, 0.0, allowed)
         search.run(sizes, evaluations)
         sizes = search.sizes
     work = np.cumsum(np.arange(1, model.n + 1) * sizes)
-    power = max(POWERS, key=lambda p: _least_slope(Smoothed(seen, p), work, allowed))
-    bound = total * _least_slope(Smoothed(fresh, power), work, allowed) - 3 * Sampled(fresh).error(work)
+    power = max(POWERS, key=lambda p: _least_slope(Smoothed(once, p, share), work, allowed))
+    different, shares = _distinct(fresh)
+    others = Smoothed(different, power, shares)
+    bound = total * _least_slope(others, work, allowed) - 3 * Sampled(fresh).error(work)
     return sizes, max(0.0, bound)
+
+
+def _distinct(times: Vector) -> tuple[Vector, Vector]:
+    """Rounds of equal times once, with their share of all: workers that have two speeds give n + 1 different ones."""
+    once, count = np.unique(times, axis=0, return_counts=True)
+    return once, count / len(times)
 
 
 def _least_slope(model: Smoothed, work: Vector, allowed: Any) -> float:
@@ -73,7 +82,7 @@ class _Enough(Exception):
 class Search:
     """Quasi-Newton search over the logarithms of the block sizes; keeps the best sizes and the best bound."""
 
-    model: Runtime
+    model: Slope
     total: float
     gap: float
     allowed: Any

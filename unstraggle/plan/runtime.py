@@ -22,8 +22,8 @@ EXACT_WORKERS = 500
 """Up to so many workers the exact runtime is worth its cost, which grows with the square of their number."""
 
 
-class Runtime(Protocol):
-    """The expected runtime as a function of the work S (n,)."""
+class Slope(Protocol):
+    """The expected runtime, or one like it, as a function of the work S (n,)."""
 
     @property
     def n(self) -> int: ...
@@ -31,6 +31,10 @@ class Runtime(Protocol):
     def gradient(self, work: Vector) -> Vector:
         """(n,) derivatives by S; their product with S is the runtime."""
         ...
+
+
+class Runtime(Slope, Protocol):
+    """One whose error is known."""
 
     def error(self, work: Vector) -> float:
         """Standard error of the runtime, 0 where it is computed."""
@@ -144,10 +148,14 @@ def _ends(times: Vector, work: Vector) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class Smoothed:
-    """The mean over rounds of the p-norm of the blocks' end times instead of their maximum: smooth, and never less."""
+    """The mean over rounds of the p-norm of the blocks' end times instead of their maximum: smooth, and never less.
+
+    times: (R, n) sorted, of `share` (R,) of all rounds each.
+    """
 
     times: Vector
     power: float
+    share: Vector
 
     @property
     def n(self) -> int:
@@ -156,15 +164,12 @@ class Smoothed:
     def gradient(self, work: Vector) -> Vector:
         shares, ratios = self._shares(work)
         total = (shares * ratios).sum(axis=1, keepdims=True)
-        return np.asarray((shares * total ** (1 / self.power - 1) * self.times[:, ::-1]).mean(axis=0))
+        return np.asarray(self.share @ (shares * total ** (1 / self.power - 1) * self.times[:, ::-1]))
 
     def mixture(self, work: Vector) -> Vector:
         """Like a gradient of the maximum, but every round counts for several blocks; it gives a lower bound all the same."""
         shares, _ = self._shares(work)
-        return np.asarray((shares / shares.sum(axis=1, keepdims=True) * self.times[:, ::-1]).mean(axis=0))
-
-    def error(self, work: Vector) -> float:
-        return Sampled(self.times).error(work)
+        return np.asarray(self.share @ (shares / shares.sum(axis=1, keepdims=True) * self.times[:, ::-1]))
 
     def _shares(self, work: Vector) -> tuple[Vector, Vector]:
         ends = self.times[:, ::-1] * work

@@ -105,7 +105,7 @@ class Search:
     def evaluate(self, designs: list[Design], draws: Draws, label: str, bound: bool = False, real: bool = False) -> list[Point]:
         """Points of designs: by span the lower bound only, or corrected with random or with real coefficients."""
         points: list[Point] = []
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(1 if self.carry else os.cpu_count()) as pool:  # chains: see `simulate`
             for point in pool.map(partial(_measure, draws=draws, bound=bound, real=real), designs):
                 points.append(point)
                 if self.progress:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from .base import Accumulates, ComputesAll, Encodes, HasLoss, Listens, Problem, Restricts, Shares
+from .base import (
+    Accumulates,
+    ComputesAll,
+    Encodes,
+    HasLoss,
+    Joins,
+    Listens,
+    Problem,
+    Restricts,
+    Shares,
+    Stays,
+    Stops,
+    Travels,
+)
 from .least_squares import LeastSquares
 from .logistic import Logistic
 
@@ -11,10 +24,14 @@ __all__ = [
     "ComputesAll",
     "Encodes",
     "HasLoss",
+    "Joins",
     "LeastSquares",
     "Listens",
     "Logistic",
     "Problem",
     "Restricts",
     "Shares",
+    "Stays",
+    "Stops",
+    "Travels",
 ]

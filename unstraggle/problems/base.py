@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,7 +15,7 @@ class Problem(Protocol):
 
     The same arguments give the same numbers on whichever worker: randomness (batches, dropout) is seeded by step and part.
     Four members are all that a problem needs. What else it may do saves memory or time: `Restricts`, `Shares`, `Accumulates`,
-    `Listens`, `ComputesAll`, `Encodes` and `HasLoss`, which are recognised by their methods.
+    `Joins`, `Stays`, `Travels`, `Listens`, `Stops`, `ComputesAll`, `Encodes` and `HasLoss`, recognised by their methods.
     """
 
     @property
@@ -66,6 +66,40 @@ class Accumulates(Protocol):
 
 
 @runtime_checkable
+class Joins(Protocol):
+    """A problem that computes several partitions in one pass where they go into one message with one coefficient."""
+
+    @property
+    def joins(self) -> bool:
+        """Whether it does; else they are asked for one by one."""
+        ...
+
+    def accumulate_all(
+        self, params: NDArray[Any], parts: tuple[int, ...], where: slice, step: int, coef: float, total: Any
+    ) -> Any:
+        """What `accumulate` gives for one partition after the other."""
+        ...
+
+
+@runtime_checkable
+class Stays(Protocol):
+    """A problem that can compute on parameters where they stand, without a copy of its own."""
+
+    def stay(self) -> None:
+        """Asked once, on a worker: the memory of the parameters of an order stays as it is until that order is of no use."""
+        ...
+
+
+@runtime_checkable
+class Travels(Protocol):
+    """A problem whose numbers lie on a device, and which says how they get to a master on the same host."""
+
+    def way(self, code: Any, kind: str) -> Any:
+        """Where parameters and messages stand, as `torch.ways` has it; None: in memory of the host, as those of others."""
+        ...
+
+
+@runtime_checkable
 class Listens(Protocol):
     """A problem that must know more of a round than parameters and step, such as which samples it is about."""
 
@@ -73,6 +107,23 @@ class Listens(Protocol):
         """Take what came with an order (`Master.gradient(context=)`), before any gradient of the round is asked for.
 
         A worker may miss rounds, so what comes must not build on what came before. It comes from the master, unchanged.
+        """
+        ...
+
+
+@runtime_checkable
+class Stops(Protocol):
+    """A problem that can stop inside a task, so that a worker whose result nobody needs any more begins the next round in time.
+
+    Others are asked between two tasks only: who is inside one when the round ends stays in it.
+    """
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        """Take the question whether the round is over, before any gradient of a round is asked for.
+
+        Ask it inside a task, wherever that is cheap, and raise `engines.Abandoned` when the answer is yes. It reads an integer
+        in shared memory (Local), a flag that a thread sets (Ray), or looks for a message (MPI). Wherever a task is left, what
+        it has touched must be fit for the next one.
         """
         ...
 

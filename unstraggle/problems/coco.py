@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import parsed_json
 from ..errors import Invalid
 
 LEAST = 1.0
@@ -68,7 +68,7 @@ class Coco:
 def _parsed(path: Path) -> dict[str, Any]:
     """The file's tables, checked as far as they are used."""
     try:
-        table = json.loads(path.read_text())
+        table = parsed_json(path.read_text())
         images = {image["id"] for image in table["images"]}
         sound = all(one["image_id"] in images and len(one["bbox"]) == 4 for one in table["annotations"])
         [one["category_id"] for one in table["annotations"]], [image["file_name"] for image in table["images"]]

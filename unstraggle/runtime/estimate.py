@@ -16,19 +16,19 @@ class Estimate(Step):
     """The decoded gradient (dim,) with its second track, if any, and the record of its round.
 
     got: (M,) which messages had arrived when the round ended, arrivals: (M,) when, infinite for those that had not. The
-    gradient of a step that was skipped is zero.
+    gradient of a step that was skipped is zero. Where messages stay on a device, it is a tensor there.
     """
 
-    tracks: NDArray[Any]
+    tracks: Any
     got: NDArray[np.bool_]
     arrivals: NDArray[np.float64]
 
     @property
-    def gradient(self) -> NDArray[Any]:
+    def gradient(self) -> Any:
         """(dim,) the first track."""
-        return np.asarray(self.tracks[0])
+        return self.tracks[0]
 
     @property
-    def second(self) -> NDArray[Any]:
+    def second(self) -> Any:
         """(dim,) the second track where the code has one, else the first."""
-        return np.asarray(self.tracks[-1])
+        return self.tracks[-1]

@@ -101,10 +101,11 @@ def _times(tasks: int) -> struct.Struct:
     return struct.Struct(f"<{2 * tasks}d{head_size(tasks) - HEADER.size - 16 * tasks}x")
 
 
-def read(frame: Any, time: float, checked: bool = True) -> Message:
+def read(frame: Any, time: float, checked: bool = True, start: int = 0) -> Message:
     """The message of a frame, an array of bytes, that arrived at `time`. Raises `Invalid` for whatever is not a whole frame.
 
-    checked: whether its checksum means something; memory that processes share does not damage what it holds.
+    checked: whether its checksum means something; memory that processes share does not damage what it holds. start: where the
+    payload begins, if not after the times: a place that is known before the tasks are done, so that they can write there.
     """
     if len(frame) < HEADER.size:
         raise Invalid(f"A frame has at least {HEADER.size} bytes, but got {len(frame)}. It was cut off.")
@@ -115,7 +116,7 @@ def read(frame: Any, time: float, checked: bool = True) -> Message:
             "Use the same release on both sides."
         )
     between = _times(tasks)
-    start = HEADER.size + between.size
+    start = start or HEADER.size + between.size
     if start + size > len(frame):
         raise Invalid(f"A frame for {size} bytes of payload has {start + size} bytes, but got {len(frame)}. It was cut off.")
     times = between.unpack_from(frame, HEADER.size)

@@ -6,8 +6,9 @@ of other codecs are checked once, against what the code says, and added by their
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,34 @@ from ..scheme.code import Code
 from . import frame
 from .message import Message
 from .payload import number_type, payload_sizes
-from .sums import finite, weighted_sum
+from .sums import finite, settled_sum
 
 AT_ONCE, CODED_AT_ONCE = 4, 16
 """Plain vectors, and payloads of codecs, added in one pass: one at a time, the sum would be read and written as often."""
+
+BUFFERS = 3
+"""Results that are kept to be written again: memory that is new costs as much as a pass over it."""
+OURS = 2
+"""References to a result that only the gather has: its list, and the question."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What a gradient is multiplied by from coordinate `head` on, while it is added up. of: the factor, from those before it,
+    which are decoded first."""
+
+    head: int
+    of: Callable[[Any], float]
 
 
 class Gather:
     """The payloads of one round at a time.
 
     Memory besides the payloads, which stay where the engine has them: (tracks, dim) for the result. Where weights are known in
-    advance, messages have places, copies the same one; some neighbours are added once they and all before them are there.
+    advance, messages have places, copies the same one; some neighbours are added once they and all before them are there, but
+    the last of them at the end: then the factor is known, and whether all is finite is seen in the same pass.
+
+    finite: whether the last result was.
     """
 
     def __init__(self, code: Code, dim: int, dtype: np.dtype[Any]) -> None:
@@ -44,7 +62,8 @@ class Gather:
         self._plain, self._codecs = code.messages.plain.tolist(), code.messages.codec
         self._kinds = kinds(code.messages.codec)
         self._at_once = AT_ONCE if all(self._plain) else CODED_AT_ONCE
-        self._new: Any = np.empty if all(self._plain) else np.zeros  # codecs add to what is there
+        self._buffers: list[NDArray[Any]] = []
+        self.finite = True
         self._unsealed = [not sealed(codec) for codec in self._codecs]
         self._known = known_weights(code)
         self._place = list(range(len(self._senders))) if self._known is None else self._known[1].tolist()
@@ -80,20 +99,19 @@ class Gather:
             if self._known is None or place not in self._at:
                 self._at[place] = message.index
                 self._vectors[message.index] = self._vector(message)
-        while self._next < self._places and all(place in self._at for place in self._turn()):
+        while self._next + self._at_once < self._places and all(place in self._at for place in self._turn()):
             self._advance()
 
-    def finish(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """(tracks, dim) the decoded gradient. weights: (tracks, M)."""
-        if self._known is None:
-            self._flush(weights, sorted(self._vectors))
-        while self._next < self._places:
+    def finish(self, weights: NDArray[Any], scaling: Scaling | None = None) -> NDArray[Any]:
+        """(tracks, dim) the decoded gradient; its memory is not used again while anybody has it. weights: (tracks, M)."""
+        while self._next + self._at_once < self._places:
             self._advance()
-        total: NDArray[Any] = self._total
+        last = sorted(self._vectors) if self._known is None else self._there()
+        rows = weights if self._known is None else self._known[0]
+        total = self._begin(rows)
+        settle = self._settle_plain if all(self._plain) else self._settle_coded
+        settle(rows, last, scaling or Scaling(0, lambda head: 1.0))
         self._total = None
-        for track, block in product(range(len(total)), range(len(self._slices))):
-            if (track, block) not in self._begun:
-                total[track, self._slices[block]] = 0
         return total
 
     def broken(self, messages: Sequence[Message]) -> list[int]:
@@ -105,24 +123,83 @@ class Gather:
         """The places that are added next."""
         return range(self._next, min(self._next + self._at_once, self._places))
 
+    def _there(self) -> list[int]:
+        """The messages whose turn it is, as far as they have come."""
+        return [self._at[place] for place in self._turn() if place in self._at]
+
     def _advance(self) -> None:
         assert self._known is not None
-        self._flush(self._known[0], [self._at[place] for place in self._turn() if place in self._at])
+        self._flush(self._known[0], self._there())
         self._next += self._at_once
 
-    def _flush(self, weights: NDArray[Any], messages: list[int]) -> None:
-        """Add messages to the sum (tracks, dim), block by block, in one pass over each."""
+    def _begin(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The sum (tracks, dim), in memory that was used before if nobody has it any more; codecs add to what is there."""
         if self._total is None:
-            self._total = self._new((1 if self._mixed else len(weights), self._dim), self._dtype)
-        for number, row in enumerate(weights):
-            used = [m for m in messages if row[m] != 0]
-            for track, block in self._places_of(number):
-                for alike in self._alike([m for m in used if self._mixed or self._blocks[m] == block]):
-                    fresh = (track, block) not in self._begun
-                    self._begun.add((track, block))
-                    self._add(self._total[track, self._slices[block]], alike, row[alike].tolist(), fresh)
+            shape = (1 if self._mixed else len(rows), self._dim)
+            free = [one for one in range(len(self._buffers)) if sys.getrefcount(self._buffers[one]) == OURS]
+            total = self._buffers.pop(free[0]) if free else np.empty(shape, self._dtype)
+            total = total if total.shape == shape else np.empty(shape, self._dtype)
+            self._buffers = [*self._buffers, total][-BUFFERS:]
+            if not all(self._plain):
+                total.fill(0)
+            self._total = total
+        return self._total  # type: ignore[no-any-return]
+
+    def _flush(self, rows: NDArray[Any], messages: list[int]) -> None:
+        """Add messages to the sum, block by block, in one pass over each."""
+        total = self._begin(rows)
+        for (track, block), (used, weights) in self._terms(rows, messages).items():
+            for alike in self._alike(used):
+                fresh = (track, block) not in self._begun
+                self._begun.add((track, block))
+                self._add(total[track, self._slices[block]], alike, [weights[m] for m in alike], fresh)
         for m in messages:
             del self._vectors[m]
+
+    def _terms(self, rows: NDArray[Any], messages: list[int]) -> dict[tuple[int, int], tuple[list[int], dict[int, float]]]:
+        """For each (track, block): the messages that go into it, and their weights."""
+        found = {}
+        for number, row in enumerate(rows):
+            used = [m for m in messages if row[m] != 0]
+            for track, block in self._places_of(number):
+                here = [m for m in used if self._mixed or self._blocks[m] == block]
+                found[track, block] = here, dict(zip(here, row[here].tolist(), strict=True))
+        return found
+
+    def _settle_plain(self, rows: NDArray[Any], last: list[int], scaling: Scaling) -> None:
+        """Add the last messages: first what the factor depends on, then the rest with it, and look whether all is finite."""
+        terms, head = self._terms(rows, last), slice(0, scaling.head)
+        fine = [self._blend(place, *term, head, 1.0) for place, term in terms.items()]
+        factor, rest = scaling.of(self._total[0, head]), slice(scaling.head, self._dim)
+        fine += [self._blend(place, *term, rest, factor) for place, term in terms.items()]
+        self.finite = all(fine)
+        for m in last:
+            del self._vectors[m]
+
+    def _blend(self, place: tuple[int, int], used: list[int], weights: dict[int, float], among: slice, factor: float) -> bool:
+        """Add the last messages of a block to those coordinates of it that are among some; whether they are finite then."""
+        (track, block), fresh = place, place not in self._begun
+        where = self._slices[block]
+        begin, end = max(where.start, among.start), min(where.stop, among.stop)
+        if end <= begin:
+            return True
+        out = self._total[track, begin:end]
+        if used:
+            vectors = [self._vectors[m][begin - where.start : end - where.start] for m in used]
+            return settled_sum(out, list(weights.values()), vectors, fresh, factor)
+        if fresh:
+            out[:] = 0
+        elif factor != 1:
+            out *= factor
+        return finite(out)
+
+    def _settle_coded(self, rows: NDArray[Any], last: list[int], scaling: Scaling) -> None:
+        """The same for codecs, which know no factor."""
+        self._flush(rows, last)
+        factor = scaling.of(self._total[0, : scaling.head])
+        if factor != 1:
+            self._total[:, scaling.head :] *= factor
+        self.finite = finite(self._total)
 
     def _places_of(self, row: int) -> list[tuple[int, int]]:
         """The (track, block) places that a row of weights is for: all blocks of a track, or one where messages mix blocks."""
@@ -132,7 +209,7 @@ class Gather:
         """out = the weighted sum of messages of one codec, or += if not fresh; out is zero where it is fresh and coded."""
         vectors = [self._vectors[m] for m in alike]
         if self._plain[alike[0]]:
-            weighted_sum(out, weights, vectors, fresh)
+            settled_sum(out, weights, vectors, fresh)
             return
         total = out if out.dtype == np.float32 else np.zeros(len(out), np.float32)  # codecs add in float32
         self._codecs[alike[0]].accumulate(total, vectors, weights)

@@ -120,7 +120,7 @@ class Handout:
         words = self._feed(worker, clock, task, counts)
         if counts:
             self._look_again(part)
-        return words + self._collect() if self._at_rest else words
+        return words + self._collect() if self._at_rest and (counts or self._settling) else words
 
     def arrived(self, worker: int) -> None:
         """The sum that was asked for is here."""

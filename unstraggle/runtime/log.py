@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..checks import require_writable
+from ..checks import parsed_json, require_writable
 from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..scheme.code import Code
@@ -98,8 +98,8 @@ def _rounds(path: Path) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]
     """The rounds of a log: the line where each begins, and those that follow."""
     head: dict[str, Any] | None = None
     fed: list[dict[str, Any]] = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        line = json.loads(text)
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        line = _line(text, f"{path}, line {number}")
         if "round" in line:
             if head is not None:
                 yield head, fed
@@ -108,6 +108,16 @@ def _rounds(path: Path) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]
             fed.append(line)
     if head is not None:
         yield head, fed
+
+
+def _line(text: str, where: str) -> dict[str, Any]:
+    try:
+        found = parsed_json(text)
+    except ValueError as error:
+        raise Invalid(f"{where} is not JSON: {error}. Give a file that Master(log=...) wrote.") from None
+    if not isinstance(found, dict) or not found.keys() & {"round", "events"}:
+        raise Invalid(f"{where} is not of a log: it has neither a round nor events. Give a file that Master(log=...) wrote.")
+    return found
 
 
 def _terms(found: dict[str, Any]) -> Terms:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..doors import door
-from ..engines.base import Engine, Sampled, Tells, require_tells
+from ..engines.base import Engine, Lends, Sampled, Tells, require_tells
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
 from ..scheme.noise import require_digits
@@ -25,7 +25,8 @@ from ..scheme.recovery import Sending
 from ..scheme.stop import Planned, Stop, code_and_stop
 from .estimate import Estimate
 from .events import Arrived, Dropped, Elapsed, Event
-from .gather import Gather
+from .gather import Gather, Scaling
+from .holding import Holding
 from .instructions import Ask, Cancel, Fail, Instruction, Say, Tell, Until
 from .interrupts import LOOK, Interrupts
 from .log import Log
@@ -101,11 +102,13 @@ class Master:
         self._forgets = self._sampled and not getattr(engine, "carry", False)
         self._count, self._busy = 0, threading.Lock()
         self._left: float | None = None
+        self._holding = Holding(self.code)
         self._busy_workers: tuple[int, ...] = ()
         self._eps = require_digits(self.code, np.dtype(engine.problem.dtype))
         require_tells(engine, self.code)
         self._recorder, self._log = Recorder(self.code, trace), Log(log)
         self._gathers: tuple[Code, Gather] | None = None
+        self._own: NDArray[Any] | None = None
         with contextlib.ExitStack() as undo:
             undo.callback(self._log.close)
             engine.open(self.code)
@@ -118,18 +121,28 @@ class Master:
         *,
         delays: NDArray[np.float64] | None = None,
         context: bytes = b"",
+        scaling: Scaling | None = None,
     ) -> Estimate:
         """The gradient at params (dim,). step: seeds what the problem draws, by default the number of the round.
 
-        context: what else workers must know in this round, for problems that listen (`problems.Listens`).
+        context: what else workers must know in this round, for problems that listen (`problems.Listens`). scaling: what the
+        gradient is multiplied by while messages are added up, so that nobody passes over it for that alone.
         """
         if not self._busy.acquire(blocking=False):
             raise Invalid("A master computes one gradient at a time, but another thread is in one. Use one master per thread.")
         try:
             with Interrupts() as interrupts:
-                return self._gradient(_checked(params, self.engine), step, delays, context, interrupts)
+                return self._gradient(_checked(params, self.engine), step, delays, context, scaling, interrupts)
         finally:
             self._busy.release()
+
+    def room(self) -> Any:
+        """(dim,) memory for the parameters of the next round, to be written and given to `gradient`: that from which workers
+        read, where the engine lends it, so that nothing is copied."""
+        lent = self.engine.lend(self._count) if isinstance(self.engine, Lends) else None
+        if lent is None and self._own is None:
+            self._own = np.zeros(self.engine.problem.dim, self.engine.problem.dtype)
+        return self._own if lent is None else lent
 
     def _gradient(
         self,
@@ -137,12 +150,14 @@ class Master:
         step: int | None,
         delays: NDArray[np.float64] | None,
         context: bytes,
+        scaling: Scaling | None,
         interrupts: Interrupts,
     ) -> Estimate:
         number, self._count = self._count, self._count + 1
         code = self._code_of(number)
         changed = None if code is self.code else code
-        order = Order(number, number if step is None else step, values, None, delays, changed, context)
+        hold = self._holding.hold if changed is None else None
+        order = Order(number, number if step is None else step, values, None, delays, changed, context, hold)
         round = Round(code, self.stop, number, self._terms())
         current = Current(self.engine, self._gather(code), round, order, self._log, self._left)
         self._left = None
@@ -153,8 +168,10 @@ class Master:
             raise
         finally:
             self._learn(current.round)
-        estimate = self._seen = current.estimate()
+        estimate = self._seen = current.estimate(scaling)
         self._left = estimate.wall - current.outside
+        if changed is None and current.round.state is State.DONE:
+            self._holding.learn(estimate.arrivals, current.starts(), estimate.wait)
         self._recorder.add(estimate, current.taken, code)
         return estimate
 
@@ -167,7 +184,8 @@ class Master:
     def _gather(self, code: Code) -> Gather:
         """What adds up the messages of a code; kept while the code is."""
         if self._gathers is None or self._gathers[0] is not code:
-            self._gathers = code, Gather(code, self.engine.problem.dim, np.dtype(self.engine.problem.dtype))
+            theirs = self.engine.gather(code) if isinstance(self.engine, Lends) else None
+            self._gathers = code, theirs or Gather(code, self.engine.problem.dim, np.dtype(self.engine.problem.dtype))
         return self._gathers[1]
 
     def _terms(self) -> Terms:
@@ -188,8 +206,8 @@ class Master:
         self._lost, self._busy_workers = round.lost, () if self._forgets else round.busy
         self._suspects -= set(self.code.messages.worker[round.got].tolist())
         self._suspects |= round.failures.keys()
-        if round.state is State.DONE and round.time is not None:
-            self._usual.append(round.time)
+        if round.state is State.DONE and round.usual is not None:
+            self._usual.append(round.usual)
 
     def close(self) -> None:
         """End the workers and write what is left of the trace and the log."""
@@ -294,12 +312,12 @@ class Current:
 
     # When it is over
 
-    def estimate(self) -> Estimate:
+    def estimate(self, scaling: Scaling | None = None) -> Estimate:
         """Decode what there is, as the round says."""
         round, senders = self.round, self.round.code.messages.worker
         skipped, wait = round.state is State.SKIPPED, float(round.clock if round.time is None else round.time)
-        tracks = self._nothing() if skipped else self._gather.finish(round.decoded.weights)
-        fine = finite(tracks) or self._say_it_is_not_finite()
+        tracks = self._nothing() if skipped else self._gather.finish(round.decoded.weights, scaling)
+        fine = skipped or self._gather.finite or self._say_it_is_not_finite()
         used = set(senders[round.got].tolist())
         late = set(range(round.code.n)) - used - round.missed
         busy = set(senders[round.pending].tolist())
@@ -342,13 +360,20 @@ class Current:
             times[message.index] = message.time
         return times
 
+    def starts(self) -> NDArray[np.float64]:
+        """(M,) when the tasks of each message were begun, where it says so; else the start of the round."""
+        times = np.zeros(len(self.round.got))
+        for message in self.taken:
+            times[message.index] = message.times[0] if message.times else 0.0
+        return times
+
     def _nothing(self) -> NDArray[Any]:
         return np.zeros((1, self._engine.problem.dim), self._engine.problem.dtype)
 
 
 def _checked(params: NDArray[Any], engine: Engine) -> NDArray[Any]:
     problem = engine.problem
-    values = np.ascontiguousarray(params, dtype=problem.dtype)
+    values = params if hasattr(params, "data_ptr") else np.ascontiguousarray(params, dtype=problem.dtype)
     if values.shape != (problem.dim,):
         raise Invalid(f"The problem has parameters of shape ({problem.dim},), but got {values.shape}.")
     if not finite(values):

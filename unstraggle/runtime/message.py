@@ -13,6 +13,7 @@ from .events import Dropped, Failed, Finished, Joined, Lost
 
 if TYPE_CHECKING:
     from ..scheme.code import Code
+    from .holding import Hold
 
 Bytes = NDArray[np.uint8]
 
@@ -32,7 +33,8 @@ class Order:
 
     delays: (M,) seconds after the start of the round before which a message may not leave; for tests and experiments. code: of
     this round, where it is another one than that which the engine was opened with; see `scheme.placement`. context: what else
-    the problem must know in this round, as bytes that it reads itself; see `problems.Listens`.
+    the problem must know in this round, as bytes that it reads itself; see `problems.Listens`. hold: how long workers wait
+    before redundant tasks; an engine may leave it out.
     """
 
     round: int
@@ -42,6 +44,7 @@ class Order:
     delays: NDArray[np.float64] | None = None
     code: Code | None = None
     context: bytes = b""
+    hold: Hold | None = None
 
 
 @dataclass(eq=False, slots=True)

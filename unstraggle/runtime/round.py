@@ -6,17 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..doors import door
 from ..errors import Invalid
 from ..scheme.code import Code
-from ..scheme.decoders import Decoded, decode, is_exact
-from ..scheme.recovery import By, Sending, Tracker, recovery_of
+from ..scheme.decoders import Decoded
+from ..scheme.recovery import By, Sending
 from ..scheme.stop import Recovered, Stop
 from .events import Arrived, Dropped, Elapsed, Event, Failed, Finished, Joined, Lost
-from .handout import Handout
 from .instructions import Ask, Cancel, Fail, Instruction, Say, Until
+from .intake import intake_of
 from .states import LATE, OVER, SHORT, TRANSITIONS, Shortfall, Signal, State
 
 ATTEMPTS = 3
@@ -63,25 +61,22 @@ class Round:
     def __init__(self, code: Code, stop: Stop, number: int = 0, terms: Terms | None = None) -> None:
         self.code, self.stop, self.number, self.terms = code, stop, number, terms or Terms()
         self.state, self.over, self.clock, self.time = State.OPEN, False, 0.0, None  # type: tuple[State, bool, float, float | None]
-        self.got = np.zeros(len(code.messages), dtype=bool)
-        self.pending = np.ones(len(code.messages), dtype=bool)
+        self._intake = intake_of(code, number, self.terms.busy)
+        self.got, self.pending, self._senders = self._intake.got, self._intake.pending, self._intake.senders
         self.lost: dict[int, bool] = {}
         self.missed: set[int] = set()
         self.failures: dict[int, str] = {}
         self.late = self.duplicates = self.damaged = 0
-        self._senders, self._all = code.messages.worker, len(self.got)
-        self._handout = None if code.handing is None else Handout(code, number, self.terms.busy)
         self._limit, self._remind = self.terms.limit, self.terms.remind
         self._since: dict[Stop, float] = {}
-        self._trackers: dict[By, Tracker] = {}
-        self._decoded: tuple[int, Decoded] | None = None
-        self._count = self._attempts = 0
+        self._attempts = 0
+        self._unasked, self._asked_again = 0.0, False
         self._until: float | None = None
         self._idle: set[int] = set()
-        self._dropped: set[int] = set()
         self._newcomers: set[int] = set()
         self._out: list[Instruction] = []
-        self._early = self._tracker(require_stop_by(stop)) if require_sending(self.terms.sending) == "cluster_stop" else None
+        early = require_sending(self.terms.sending) == "cluster_stop"
+        self._early = self._intake.tracker(require_stop_by(stop)) if early else None
         for worker, returns in self.terms.lost:
             self._lose(Lost(worker, 0.0, returns))
 
@@ -92,31 +87,31 @@ class Round:
         return not self.over
 
     @property
+    def usual(self) -> float | None:
+        """How long it took, as far as nobody was asked again: to learn from the rest makes later rounds wait longer still."""
+        return self._unasked or None if self._asked_again else self.time
+
+    @property
     def gone(self) -> bool:
         """Whether there are messages that will not come by themselves."""
-        return bool(self.lost or self.failures or self._dropped)
+        return bool(self.lost or self.failures or self._intake.dropped)
 
     @property
     def busy(self) -> tuple[int, ...]:
         """Where tasks are handed out: who is at one."""
-        return () if self._handout is None else tuple(sorted(self._handout.occupied))
+        return self._intake.busy
 
     def recovered(self, by: By) -> bool:
         """Whether the rule, or the span, says that the exact gradient can be decoded from what is here."""
-        return self._tracker(by).met if self._handout is None else self._handout.complete
+        return self._intake.recovered(by)
 
     def reachable(self, by: By) -> bool:
         """Whether it would say so if all came that still may."""
-        if self._handout is not None:
-            return self._handout.reachable()
-        possible, rule = self.got | self.pending, self.code.decoder.rule
-        return bool(rule.met(possible) if by == "rule" and rule else is_exact(self.code.decoder, possible))
+        return self._intake.reachable(by)
 
     def expects(self, message: int, ticket: int) -> bool:
         """Whether a message that came is one to keep: the first of its kind, or the sum that was asked for last."""
-        if self._handout is None:
-            return not self.got[message]
-        return self._handout.expects(int(self._senders[message]), ticket)
+        return self._intake.expects(message, ticket)
 
     def since(self, stop: Stop) -> float | None:
         """Since when another stop rule has been met, None while it is not."""
@@ -126,12 +121,8 @@ class Round:
 
     @property
     def decoded(self) -> Decoded:
-        """What the decoder makes of what is here. It is asked once for a set of messages."""
-        if self._handout is not None:
-            return Decoded(self._handout.weights(self._all), float(np.sqrt(1 - self._handout.covered())))
-        if self._decoded is None or self._decoded[0] != self._count:
-            self._decoded = self._count, decode(self.code.decoder, self.got)
-        return self._decoded[1]
+        """What the decoder makes of what is here."""
+        return self._intake.decoded
 
     @property
     def exact(self) -> bool:
@@ -142,9 +133,8 @@ class Round:
 
     def begin(self) -> tuple[Instruction, ...]:
         """Decide before anything has happened: workers may be lost already, and there may be an alarm."""
-        if self._handout is not None:
-            for worker in sorted(set(range(self.code.n)) - self.lost.keys()):
-                self._out += self._handout.join(worker, 0.0)
+        for worker in sorted(set(range(self.code.n)) - self.lost.keys()):
+            self._out += self._intake.join(worker, 0.0)
         return self.feed(Elapsed(0.0))
 
     def feed(self, *events: Event) -> tuple[Instruction, ...]:
@@ -164,8 +154,8 @@ class Round:
             self._follow(signal)
         if self._newcomers:
             self._welcome()
-        if self._handout is not None and not self.over:
-            self._out += self._handout.tick(self.clock)
+        if not self.over:
+            self._out += self._intake.tick(self.clock)
         self._release()
         self._set_alarm()
 
@@ -185,7 +175,7 @@ class Round:
         elif isinstance(event, Dropped):
             self._drop(event)
         elif isinstance(event, Finished):
-            self._hand_out(event)
+            self._finish(event)
 
     def _arrive(self, event: Arrived) -> None:
         """A message of this round counts whatever its worker is thought to be."""
@@ -196,46 +186,28 @@ class Round:
             raise Invalid(f"{self.code.name} has messages 0..{len(self.got) - 1}, but message {message} arrived.")
         elif not self.expects(message, event.ticket):
             self.duplicates += 1
-        elif self._handout is not None:
-            self._take_sum(message)
         else:
-            self.got[message], self.pending[message] = True, False
-            self._count += 1
-            self._dropped.discard(message)
-            for tracker in self._trackers.values():
-                tracker.add(message)
-
-    def _take_sum(self, message: int) -> None:
-        """A sum that was asked for; its worker may get more to do and be asked again."""
-        assert self._handout is not None
-        self._count += not self.got[message]
-        self.got[message] = True
-        self._handout.arrived(int(self._senders[message]))
+            self._intake.take(message)
+            self._unasked = self._unasked if self._asked_again else self.clock
 
     def _drop(self, event: Dropped) -> None:
         self.damaged += event.damaged
-        if self._handout is not None:
-            if 0 <= event.message < len(self.got):
-                self._out += self._handout.damaged(int(self._senders[event.message]), self.clock)
-        elif 0 <= event.message < len(self.got) and not self.got[event.message]:
-            self.pending[event.message] = False
-            self._dropped.add(event.message)
+        if 0 <= event.message < len(self.got):
+            self._out += self._intake.drop(event.message, self.clock)
 
-    def _hand_out(self, event: Finished) -> None:
-        """Codes that hand out tasks decide what the worker does next; all others have said it all in its program."""
-        if self._handout is None:
-            return
+    def _finish(self, event: Finished) -> None:
+        """A worker is free: what it does next is decided only where tasks are handed out."""
         if event.round != self.number:
-            self._out += self._handout.freed(event.worker, self.clock)
+            self._out += self._intake.freed(event.worker, self.clock)
         else:
-            self._out += self._handout.finished(event.worker, event.task, event.epoch, self.clock)
+            self._out += self._intake.finished(event, self.clock)
 
     def _fail(self, event: Failed) -> None:
         """An error of a round that is over is counted; the first of a worker makes it a straggler of this round."""
         if event.round != self.number or self.over:
             self.late += 1
-            if self._handout is not None and not self.over:
-                self._out += self._handout.freed(event.worker, self.clock)
+            if not self.over:
+                self._out += self._intake.freed(event.worker, self.clock)
             return
         self.failures.setdefault(event.worker, event.details)
         self._miss(event.worker)
@@ -251,34 +223,27 @@ class Round:
     def _miss(self, worker: int) -> None:
         """Nothing more will come from a worker."""
         self.missed.add(worker)
-        self._expect(worker, False)
-        if self._handout is not None:
-            self._out += self._handout.lose(worker, self.clock)
+        self._out += self._intake.lose(worker, self.clock)
 
     def _join(self, event: Joined) -> None:
         """Who comes back takes part."""
         self._attempts = 0
         self.lost.pop(event.worker, None)
         if event.fresh or event.worker not in self.failures:
-            self._expect(event.worker, True)
+            self._intake.expect(event.worker)
         if event.fresh:
             self._newcomers.add(event.worker)
-        elif self._handout is not None and event.worker not in self.failures:
-            self._out += self._handout.join(event.worker, self.clock)
+        elif event.worker not in self.failures:
+            self._out += self._intake.join(event.worker, self.clock)
 
     def _welcome(self) -> None:
         """Who has forgotten its order gets it again, if it has something to send."""
         owing = set(self._senders[self.pending].tolist()) if not self.over else set()
         asked = sorted(self._newcomers & owing)
         self._ask(asked)
-        if self._handout is not None:
-            self._out += [word for worker in asked for word in self._handout.join(worker, self.clock)]
+        for worker in asked:
+            self._out += self._intake.join(worker, self.clock)
         self._newcomers.clear()
-
-    def _expect(self, worker: int, comes: bool) -> None:
-        mine = self._senders == worker
-        self.pending[mine] = comes if self._handout is not None else comes and ~self.got[mine]
-        self._dropped -= set(np.flatnonzero(mine).tolist())
 
     # Deciding
 
@@ -288,10 +253,9 @@ class Round:
             return Signal.GIVE_UP
         if self.stop.done(self):
             return Signal.MET
-        nothing = (self._count == self._all and self._handout is None) or not self.pending.any()
         if self.state is State.SETTLING:
-            settled = nothing or (self._handout is not None and self._handout.settled)
-            return Signal.TAKE if settled or self._overdue() else None
+            return Signal.TAKE if self._intake.settled or self._overdue() else None
+        nothing = self._intake.exhausted
         if nothing or self.stop.hopeless(self):
             return self._short(nothing)
         return Signal.BACK if self.state is State.WAITING else self._late()
@@ -332,8 +296,8 @@ class Round:
             self._ask(self._askable())
         elif signal is Signal.REMIND:
             self._say_who_is_late()
-        elif signal is Signal.SETTLE and self._handout is not None:
-            self._out += self._handout.settle()
+        elif signal is Signal.SETTLE:
+            self._out += self._intake.settle()
         if self.over:
             self.time = self.clock
         if self.state is State.FAILED:
@@ -342,7 +306,7 @@ class Round:
     def _ask(self, workers: Iterable[int]) -> None:
         asked = tuple(workers)
         for worker in asked:
-            self._expect(worker, True)
+            self._intake.expect(worker)
         self._idle -= set(asked)
         if asked:
             self._out.append(Ask(asked, self.number))
@@ -360,10 +324,12 @@ class Round:
 
     def _ask_again(self, workers: list[int]) -> None:
         """Messages may have vanished: orders are repeated, or requests for sums."""
-        if self._handout is None:
+        self._asked_again = True
+        words = self._intake.again()
+        if words is None:
             self._ask(workers)
         else:
-            self._out += self._handout.again()
+            self._out += words
 
     def _give_up(self) -> None:
         repeated = sorted(self.failures.keys() & self.terms.suspects)
@@ -376,7 +342,7 @@ class Round:
         digits = self.decoded.exact() and not self.exact
         fault = f"amplify rounding by {self.decoded.gain:.2g}" if digits else "do not determine the gradient"
         return (
-            f"{self.code.name}: round {self.number} has {self._count} of {len(self.got)} messages, which {fault}; "
+            f"{self.code.name}: round {self.number} has {self._intake.count} of {len(self.got)} messages, which {fault}; "
             f"{lost}{failed}, {self.damaged} messages came damaged. Use a code that tolerates more stragglers, or "
             'on_shortfall="approximate" or "skip".'
         )
@@ -400,19 +366,12 @@ class Round:
         if self.over:
             return
         until = self.stop.alarm(self)
-        for alarm in (self._limit, self._remind, None if self._handout is None else self._handout.alarm()):
+        for alarm in (self._limit, self._remind, self._intake.alarm()):
             if alarm is not None and (until is None or alarm < until):
                 until = alarm
         if until != self._until:
             self._until = until
             self._out.append(Until(until))
-
-    def _tracker(self, by: By) -> Tracker:
-        if by not in self._trackers:
-            tracker = self._trackers[by] = recovery_of(self.code, by).begin()
-            for message in np.flatnonzero(self.got).tolist():
-                tracker.add(message)
-        return self._trackers[by]
 
 
 def _reached(limit: float | None, clock: float) -> bool:

@@ -32,8 +32,11 @@ REAL = "fiub"
 """Kinds of numbers that a partial gradient may have."""
 
 
-class Abandoned(Exception):
-    """The round is over or cancelled: the worker need not go on."""
+class Abandoned(BaseException):
+    """The round is over or cancelled: the worker need not go on.
+
+    No error: a problem that stops inside a task (`problems.Stops`) raises it through code which may catch every `Exception`.
+    """
 
 
 @dataclass(eq=False, slots=True)
@@ -41,6 +44,7 @@ class Job:
     """An order as a worker sees it. origin: when the round began, on this worker's monotonic clock.
 
     params: an array object of its own, by which a problem may tell this order from others. program: for this round only.
+    hold: (seconds, messages): after so many of its messages the worker waits before it goes on, or until the round is over.
     """
 
     round: int
@@ -50,6 +54,7 @@ class Job:
     delays: NDArray[np.float64] | None = None
     program: Program | None = None
     context: bytes = b""
+    hold: tuple[float, int] = (0.0, 0)
 
     def now(self) -> float:
         """Seconds since the round began."""
@@ -61,6 +66,7 @@ class Share:
     """What a worker gets once: its program, its share of the problem, and where blocks and numbers stand.
 
     delays of a job are indexed by the number of the message in the program, 0, 1, ... checked: whether payloads get checksums.
+    left: whether numbers of messages are left as they are, for an engine that takes them where they lie.
     """
 
     program: Program
@@ -68,6 +74,7 @@ class Share:
     slices: tuple[slice, ...]
     dtype: np.dtype[Any]
     checked: bool = True
+    left: bool = False
 
     @property
     def worker(self) -> int:
@@ -81,26 +88,60 @@ class Share:
         return isinstance(self.problem, Accumulates) and self.dtype.kind != "c"
 
     @cached_property
+    def joins(self) -> bool:
+        """Whether the problem computes several partitions in one pass."""
+        from ..problems.base import Joins
+
+        return self.adds and isinstance(self.problem, Joins) and self.problem.joins
+
+    @cached_property
+    def stays(self) -> bool:
+        """Whether the problem can compute on parameters where they stand."""
+        from ..problems.base import Stays
+
+        return isinstance(self.problem, Stays)
+
+    @cached_property
     def listens(self) -> bool:
         """Whether the problem wants what comes with an order."""
         from ..problems.base import Listens
 
         return isinstance(self.problem, Listens)
 
+    @cached_property
+    def heeds(self) -> bool:
+        """Whether the problem looks inside a task whether to stop."""
+        from ..problems.base import Stops
+
+        return isinstance(self.problem, Stops)
+
 
 @door
-def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: Callable[[float], None]) -> None:
+def run(
+    share: Share,
+    job: Job,
+    send: Send,
+    stopped: Callable[[], bool],
+    wait: Callable[[float], None],
+    begin: Callable[[int], Any] | None = None,
+) -> None:
     """Compute an order and send each message when it is due. wait(t): until t on the monotonic clock, or raise `Abandoned`.
+
+    begin(message): zeros of the engine's own to which the tasks of a message are added, such as the place from which the master
+    reads it; or None.
 
     A round of small tasks is over before the caches are warm: what can be prepared once is, and little else is touched.
     """
     times: Times = []
-    since = 0.0
+    since, sent = 0.0, 0
+    held_for, held_after = job.hold
     params, step, origin, delays = job.params, job.step, job.origin, job.delays
     problem, slices, clock, program = share.problem, share.slices, time.monotonic, job.program or share.program
 
     if share.listens:
         problem.hear(job.context)  # type: ignore[attr-defined]
+    if share.heeds:
+        problem.heed(stopped)  # type: ignore[attr-defined]
 
     def grad(part: int, block: int) -> Any:
         began, where = clock(), slices[block]
@@ -114,20 +155,42 @@ def run(share: Share, job: Job, send: Send, stopped: Callable[[], bool], wait: C
         times.extend((began - origin, clock() - origin))
         return require_numbers(problem, part, total, where)
 
+    def accumulate_all(parts: tuple[int, ...], block: int, coef: Any, total: Any) -> Any:
+        began, where = clock(), slices[block]
+        total = problem.accumulate_all(params, parts, where, step, coef, total)  # type: ignore[attr-defined]
+        ends = np.linspace(began - origin, clock() - origin, len(parts) + 1)
+        times.extend(np.repeat(ends, 2)[1:-1].tolist())  # of one pass, each has its share
+        return require_numbers(problem, parts[0], total, where)
+
+    def over() -> bool:
+        """Between tasks. Who has sent what may be enough waits for the end of the round before it does more."""
+        nonlocal held_after
+        if sent == held_after > 0:
+            held_after = 0
+            wait(clock() + held_for)
+        return stopped()
+
     def deliver(message: Outgoing, numbers: Any) -> None:
-        nonlocal since
+        nonlocal since, sent
         if delays is not None and job.now() < (due := float(delays[program.place[message.index]])):
             wait(origin + due)
             times[:] = stretched(times, since, due, program.work[: message.after])
         since = times[-1] if times else since
-        payload, checksum = pack(message, numbers, job.step, share.dtype, share.checked)
+        payload, checksum = payload_of(share, job, message, numbers)
         send(message, payload, checksum, times)
         times.clear()
+        sent += 1
 
     try:
-        work(program, grad, deliver, stopped, accumulate if share.adds else None)
+        adds, joins = accumulate if share.adds else None, accumulate_all if share.joins else None
+        work(program, grad, deliver, over, adds, begin, joins)
     except Abandoned:
         return
+
+
+def payload_of(share: Share, job: Job, message: Outgoing, numbers: Any) -> tuple[Any, int]:
+    """What goes to the master, and its checksum."""
+    return (numbers, 0) if share.left else pack(message, numbers, job.step, share.dtype, share.checked)
 
 
 def partial_gradient(share: Share, job: Job, part: int, block: int) -> Any:

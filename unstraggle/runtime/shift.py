@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from ..errors import Invalid
 from ..scheme.program import Outgoing
 from .instructions import Tell
-from .payload import pack
-from .serve import Job, Share, Times, partial_gradient
+from .serve import Abandoned, Job, Share, Times, partial_gradient, payload_of
 
 Say = Callable[[int, int], None]
 """say(task, epoch): tell the master that a task is done."""
@@ -73,7 +74,8 @@ class Shift:
         result = self._waiting.pop(task, None)
         if result is None or not counts:
             return
-        self._sum = result if self._sum is None else _added(self._sum, result)
+        with self._aside():
+            self._sum = result if self._sum is None else _added(self._sum, result)
         self._count += 1
 
     def _answer(self, word: Tell) -> None:
@@ -83,14 +85,21 @@ class Shift:
                 f"Worker {self._share.worker} was asked for a sum of {word.count} results, but has {self._count} that count."
             )
         (message,) = self._share.program.messages
-        payload, checksum = pack(message, self._sum, self.job.step, self._share.dtype, self._share.checked)
-        self._send(message, payload, checksum, self._times[-MOST_TIMES:], word.ticket)
+        with self._aside():
+            payload, checksum = payload_of(self._share, self.job, message, self._sum)
+            self._send(message, payload, checksum, self._times[-MOST_TIMES:], word.ticket)
+
+    def _aside(self) -> Any:
+        """Beside what the other thread computes, where that is on a device: its queue may hold a task that nobody needs."""
+        return getattr(self._share.problem, "aside", nullcontext)()
 
     # The thread that computes
 
     def work(self, stopped: Callable[[], bool], idle: Callable[[], None] | None = None) -> None:
         """Do what is handed out until `stopped()`, which is asked between tasks. idle: how to wait, by default for `hear`."""
         self.begin()
+        if self._share.heeds:
+            self._share.problem.heed(stopped)  # type: ignore[attr-defined]
         while not stopped():
             if self.next >= 0:
                 self.do(stopped)
@@ -117,20 +126,27 @@ class Shift:
             return not self._over
 
     def do(self, stopped: Callable[[], bool] = lambda: False) -> None:
-        """A task that has begun is done, whatever happens meanwhile: then the worker is free, and says so."""
+        """A task that has begun is done, whatever happens meanwhile: then the worker is free, and says so.
+
+        A problem that can stop leaves it when the round is over; its worker is free then, and nobody asks for the result.
+        """
         with self._lock:
             if not self._todo:  # it was told to forget it
                 return
             task, epoch = self._todo.popleft(), self._epoch
         place, began = self._place[task], self.job.now()
         part, block = self._share.program.tasks[place]
-        result = partial_gradient(self._share, self.job, part, block)
-        self._stretch(place, began, stopped)
+        with contextlib.suppress(Abandoned):
+            result = partial_gradient(self._share, self.job, part, block)
+            self._stretch(place, began, stopped)
+            self._keep(task, epoch, result, began)
+        self._say(task, epoch)
+
+    def _keep(self, task: int, epoch: int, result: Any, began: float) -> None:
         with self._lock:
             if epoch == self._epoch:
                 self._waiting[task] = result
                 self._times += (began, self.job.now())
-        self._say(task, epoch)
 
     def _stretch(self, place: int, began: float, stopped: Callable[[], bool]) -> None:
         """Injected slowness: the delay of the message is for all that the worker may do, a task has its share of it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -29,58 +30,70 @@ def weighted_sum(
     >>> weighted_sum(np.empty(2), [2.0, -1.0], [np.array([1.0, 2.0]), np.array([0.5, 0.5])])
     array([1.5, 3.5])
     """
-    if len(out) >= SHORT and _alike(vectors) and not np.iscomplexobj(weights):
-        return _in_pieces(out, [float(weight.real) for weight in weights], vectors, fresh)
-    total = np.zeros(len(out)) if fresh else out.astype(np.float64)
-    for weight, vector in zip(weights, vectors, strict=True):
-        total += (weight * vector.astype(np.result_type(vector, np.float64))).real
-    out[:] = total
+    settled_sum(out, weights, vectors, fresh)
     return out
 
 
-def finite(values: NDArray[Any]) -> bool:
-    """Whether no number is NaN or infinite. The sum alone is quick, and finite as a rule.
+def settled_sum(
+    out: NDArray[Any], weights: Sequence[complex], vectors: Sequence[NDArray[Any]], fresh: bool = True, factor: float = 1.0
+) -> bool:
+    """The same, all of it times a factor, in the same pass. Gives whether every number of it is finite.
+
+    >>> out = np.ones(2)
+    >>> settled_sum(out, [2.0], [np.array([1.0, np.inf])], fresh=False, factor=0.5), out
+    (False, array([1.5, inf]))
+    """
+    if len(out) >= SHORT and _alike(vectors) and not np.iscomplexobj(weights):
+        return _by_threads(out, [float(weight.real) for weight in weights], vectors, fresh, factor)
+    total = np.zeros(len(out)) if fresh else out.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for weight, vector in zip(weights, vectors, strict=True):
+            total += (weight * vector.astype(np.result_type(vector, np.float64))).real
+        out[:] = factor * total
+    return finite(out)
+
+
+def finite(values: Any) -> bool:
+    """Whether no number is NaN or infinite, of an array or a tensor. The sum alone is quick, and finite as a rule.
 
     >>> finite(np.ones(2)), finite(np.array([1.0, np.nan])), finite(np.full(2, 1e308))
     (True, False, True)
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
+        if math.isfinite(float(values.sum())):
+            return True
+    return bool(np.isfinite(values).all() if isinstance(values, np.ndarray) else values.isfinite().all())
 
 
-def _in_pieces(out: NDArray[Any], weights: list[float], vectors: Sequence[NDArray[Any]], fresh: bool) -> NDArray[Any]:
-    """Four vectors in one pass. Else piece by piece of the sum, each of which stays in cache while vectors are added to it."""
-    kernels = _kernels()
-    if len(vectors) == 4:
-        return _by_threads(kernels.set_four if fresh else kernels.add_four, out, weights, vectors)
+def _by_threads(out: NDArray[Any], weights: list[float], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float) -> bool:
+    """One pass, by two threads where it is long. Up to four vectors at once, else piece by piece of the sum."""
+    run: Callable[..., bool] = _blended if len(vectors) <= 4 else _in_pieces
+    if len(out) < LONG or cores() == 1:
+        return run(out, weights, vectors, fresh, factor)
+    halves = slice(0, len(out) // 2), slice(len(out) // 2, len(out))
+    cut = [(out[half], weights, [vector[half] for vector in vectors], fresh, factor) for half in halves]
+    return all(list(pool(2).map(lambda these: run(*these), cut)))
+
+
+def _blended(out: NDArray[Any], weights: list[float], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float) -> bool:
+    kernel = _kernels().BLENDS[len(vectors) - 1]
+    return not kernel(out, fresh, np.finfo(out.dtype).max, factor, *vectors, *weights)
+
+
+def _in_pieces(out: NDArray[Any], weights: list[float], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float) -> bool:
+    """Each piece of the sum stays in cache while vectors are added to it."""
+    kernels, limit, fine = _kernels(), np.finfo(out.dtype).max, True
     room = np.empty(PIECE)
     for start in range(0, len(out), PIECE):
         target = out[start : start + PIECE]
         total, parts = room[: len(target)], [vector[start : start + PIECE] for vector in vectors]
-        first = 4 if fresh and len(parts) >= 4 else 0
-        if first:
-            kernels.set_four(total, *parts[:4], *weights[:4])
-        else:
-            total[:] = 0.0 if fresh else target
-        for at in range(first, len(parts) - 3, 4):
+        total[:] = 0.0 if fresh else target
+        for at in range(0, len(parts) - 3, 4):
             kernels.add_four(total, *parts[at : at + 4], *weights[at : at + 4])
-        for at in range(first + (len(parts) - first) // 4 * 4, len(parts)):
+        for at in range(len(parts) // 4 * 4, len(parts)):
             kernels.add_one(total, parts[at], weights[at])
-        target[:] = total
-    return out
-
-
-def _by_threads(kernel: Any, out: NDArray[Any], weights: list[float], vectors: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """One pass, by two threads where it is long."""
-
-    def run(start: int, stop: int) -> None:
-        kernel(out[start:stop], *(vector[start:stop] for vector in vectors), *weights)
-
-    if len(out) < LONG or cores() == 1:
-        run(0, len(out))
-    else:
-        list(pool(2).map(run, [0, len(out) // 2], [len(out) // 2, len(out)]))
-    return out
+        fine &= not kernels.settle_room(target, limit, factor, total)
+    return fine
 
 
 def _alike(vectors: Sequence[NDArray[Any]]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from .events import Finished
 from .instructions import Tell
 
-WORD = struct.Struct("<qiii?3xii8x")
+WORD = struct.Struct("<qiii?3xii24x")
 """-1 - round, epoch, task, done, counts, ticket, count. As long as an order of the local engine, told from it by its sign."""
 DONE = struct.Struct("<qii")
 """round, task, epoch."""

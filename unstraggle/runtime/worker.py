@@ -11,6 +11,8 @@ from ..scheme.program import Outgoing, Program
 Grad = Callable[[int, int], Any]
 Send = Callable[[Outgoing, Any], None]
 Accumulate = Callable[[int, int, Any, Any], Any]
+Begin = Callable[[int], Any]
+AccumulateAll = Callable[[tuple[int, ...], int, Any, Any], Any]
 
 
 @door
@@ -20,33 +22,54 @@ def work(
     send: Send,
     stopped: Callable[[], bool] = lambda: False,
     accumulate: Accumulate | None = None,
+    begin: Begin | None = None,
+    accumulate_all: AccumulateAll | None = None,
 ) -> None:
     """The whole worker: compute the tasks in order and send each message when it is due, until `stopped()`.
 
     grad(part, block) gives a partial gradient (any type with + and *), send(message, payload) delivers, and `stopped` is asked
     between tasks: a partial gradient is never cut short. accumulate(part, block, coef, total), if given, adds coef times the
     partial gradient to total (None: to nothing) and gives it back: a code with one message per worker then needs one vector.
+    begin(message): what its first partial gradient is added to, zeros in a place of the caller's choice, or None.
+    accumulate_all(parts, block, coef, total), if given, does the same for neighbours of one message in one pass.
 
     Between tasks min(program.waiting) vectors are held; during one, the partial gradient and its product with a coefficient.
     """
     if program.folds:
-        _fold(program, grad, send, stopped, accumulate)
+        steps = program.steps if accumulate_all is None else program.together
+        _fold(program, steps, grad, send, stopped, accumulate, begin or _nothing, accumulate_all)
     else:
         _hold(program, grad, send, stopped)
 
 
-def _fold(program: Program, grad: Grad, send: Send, stopped: Callable[[], bool], accumulate: Accumulate | None) -> None:
+def _nothing(index: int) -> None:
+    return None
+
+
+def _fold(
+    program: Program,
+    steps: tuple[Any, ...],
+    grad: Grad,
+    send: Send,
+    stopped: Callable[[], bool],
+    accumulate: Accumulate | None,
+    begin: Begin,
+    accumulate_all: AccumulateAll | None,
+) -> None:
     """Add each partial gradient to the messages that use it."""
     sums: dict[int, Any] = {}
-    for task, uses, due in program.steps:
+    for task, uses, due in steps:
         if stopped():
             return
-        if accumulate is not None and len(uses) == 1:
-            part, block = task
+        if accumulate_all is not None and len(task) > 1:
+            (index, coef), parts = uses[0], tuple(part for part, _ in task)
+            sums[index] = accumulate_all(parts, task[0][1], coef, sums[index] if index in sums else begin(index))
+        elif accumulate is not None and len(uses) == 1:
+            part, block = task if accumulate_all is None else task[0]
             index, coef = uses[0]
-            sums[index] = accumulate(part, block, coef, sums.get(index))
+            sums[index] = accumulate(part, block, coef, sums[index] if index in sums else begin(index))
         else:
-            _add(sums, grad(*task), uses, program.plain)
+            _add(sums, grad(*(task if accumulate_all is None else task[0])), uses, program.plain)
         for message in due:
             send(message, sums.pop(message.index))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -65,6 +66,30 @@ class Delivers(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Way:
+    """What words and sums cost where tasks are handed out.
+
+    word: seconds of a word to a worker, or back. link: (n,) seconds that a sum occupies its worker's link. master: seconds that
+    it occupies the master's.
+    """
+
+    word: float
+    link: Times
+    master: float
+
+
+@runtime_checkable
+class Connects(Protocol):
+    """A latency model with a network around another one, which says how long tasks take."""
+
+    base: Any
+
+    def way(self, code: Code) -> Way:
+        """Of the words and sums of a code that hands out tasks."""
+        ...
+
+
 @runtime_checkable
 class Survival(Protocol):
     """A latency model that knows how probable it is to be late; `plan.deadline` needs it."""
@@ -109,9 +134,31 @@ def task_seconds(model: Any, code: Code, rounds: int, rng: np.random.Generator) 
 
 def delivered(model: Any, code: Code, ready: Times) -> Times:
     """(rounds, M) times at which messages are with the master that are ready to leave at these times."""
-    if not isinstance(model, Delivers):
+    kind: Any = type(model)
+    if not _delivers(kind):
         return ready
     return checked(model.deliver(code, ready), model)
+
+
+def computing(model: Any) -> Any:
+    """The model of how long tasks take, without the network around it."""
+    return computing(model.base) if isinstance(model, Connects) else model
+
+
+def way_of(model: Any, code: Code) -> Way:
+    """The way of words and sums under a model; without a network they take no time."""
+    return model.way(code) if isinstance(model, Connects) else no_way(code)
+
+
+def no_way(code: Code) -> Way:
+    """Words and sums that take no time."""
+    return Way(0.0, np.zeros(code.n), 0.0)
+
+
+@lru_cache(maxsize=64)
+def _delivers(kind: type) -> bool:
+    """Asked in every round of a chain, which is slow for protocols."""
+    return issubclass(kind, Delivers)
 
 
 @lru_cache(maxsize=64)

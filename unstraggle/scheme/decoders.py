@@ -30,6 +30,9 @@ TOLERANCE = 1e-6
 RANK = 1e-10
 """A row of length 1 adds nothing to others when it lies this close to their span: what is closer is rounding."""
 
+SMALL = 2**16
+"""Numbers up to which a table of coefficients is written out."""
+
 CACHED_SETS = 1024
 """Survivor sets whose weights a decoder remembers."""
 
@@ -198,7 +201,12 @@ class Linear(ABC):
     def _error(self, weights: NDArray[Any]) -> NDArray[Any]:
         """(targets * q,) how far the decoded coefficients are from the targets."""
         targets = np.atleast_2d(self.target)
-        return np.asarray(weights[: len(targets)] @ self.rows - targets).ravel()
+        return np.asarray(weights[: len(targets)] @ self._table - targets).ravel()
+
+    @cached_property
+    def _table(self) -> Any:
+        """The rows, written out where they are few: one product with a sparse table takes longer to set up than to compute."""
+        return self.rows.toarray() if self.rows.shape[0] * self.rows.shape[1] <= SMALL else self.rows
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:

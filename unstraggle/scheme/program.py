@@ -54,6 +54,19 @@ class Program:
         return tuple(zip(self.tasks, self.uses, self.due, strict=True))
 
     @cached_property
+    def together(self) -> tuple[tuple[Any, ...], ...]:
+        """As `steps`, with neighbours as one where all go into one message, with one coefficient, and nothing is due between:
+        tasks (partitions of one block), the messages that use them, and those that are due after them."""
+        found: list[tuple[list[tuple[int, int]], Any, Any]] = []
+        for task, uses, due in self.steps:
+            before = found[-1] if found else None
+            if before and len(uses) == 1 and before[1] == uses and not before[2] and before[0][0][1] == task[1]:
+                found[-1] = [*before[0], task], uses, due
+            else:
+                found.append(([task], uses, due))
+        return tuple((tuple(tasks), uses, due) for tasks, uses, due in found)
+
+    @cached_property
     def due(self) -> tuple[tuple[Outgoing, ...], ...]:
         """The messages to send after each task."""
         steps = range(1, len(self.tasks) + 1)

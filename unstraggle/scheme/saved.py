@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from ..checks import parsed_json
 from ..doors import door
 from ..errors import Invalid
 from .code import Code, Messages, Tasks
@@ -143,7 +144,7 @@ def _opened(path: PLACE) -> tuple[dict[str, Any], Arrays]:
     wrong = [name for name, table in arrays.items() if table.dtype.kind not in NUMBERS]
     if wrong:
         raise Invalid(f"{os.fspath(path)!r} is not a saved code: {wrong[0]} does not hold numbers.")
-    return json.loads(arrays.pop("header").tobytes()), arrays
+    return parsed_json(arrays.pop("header").tobytes()), arrays
 
 
 def _equal(first: NDArray[Any], second: NDArray[Any]) -> bool:

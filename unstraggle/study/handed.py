@@ -13,7 +13,7 @@ from ..runtime.events import Arrived, Elapsed, Event
 from ..runtime.instructions import Instruction, Tell, Until
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.round import Round, Terms
-from ..scheme.arrivals import Speeds, checked, task_seconds
+from ..scheme.arrivals import Speeds, Way, checked, computing, no_way, task_seconds, way_of
 from ..scheme.code import Code
 from ..scheme.handing import table_of
 from ..scheme.stop import Recovered
@@ -26,56 +26,53 @@ def handed(
     code: Code, latency: Any, rounds: int, rng: np.random.Generator, free: Times, carry: bool
 ) -> tuple[Times, Times, Times]:
     """(R,) ends of rounds, (R,) sums sent, and (n,) when workers are free after the last one. free: before the first one."""
-    from .handed_kernel import in_order_rounds
-
     assert code.handing is not None
-    if code.handing.in_order:
-        seconds = task_seconds(latency, code, rounds, rng)
-        return in_order_rounds(seconds, code.tasks.queues, code.tasks.part, code.k, free, carry)  # type: ignore[no-any-return]
-    speeds = latency.speeds(code.n, rounds, rng) if isinstance(latency, Speeds) else None
+    way, model = way_of(latency, code), computing(latency)
+    speeds = model.speeds(code.n, rounds, rng) if isinstance(model, Speeds) and not code.handing.in_order else None
     if speeds is not None:
-        return _rounds(code, NOTHING, checked(speeds, latency), free, carry)
-    return _rounds(code, task_seconds(latency, code, rounds, rng), NOTHING, free, carry)
+        return _rounds(code, NOTHING, checked(speeds, model), way, free, carry)
+    return _rounds(code, task_seconds(model, code, rounds, rng), NOTHING, way, free, carry)
 
 
-def _rounds(code: Code, seconds: Times, speeds: Times, free: Times, carry: bool) -> tuple[Times, Times, Times]:
+def _rounds(code: Code, seconds: Times, speeds: Times, way: Way, free: Times, carry: bool) -> tuple[Times, Times, Times]:
     """By the seconds of tasks, or by speeds of workers where these are not empty."""
-    from .handed_kernel import handed_rounds
+    from . import handed_state
+    from .handed_kernel import handed_rounds, in_order_rounds
 
     assert code.handing is not None
-    task, work, own, first, others = _arrays(code)
-    how, one_speed = code.handing, bool(speeds.size)
-    return handed_rounds(  # type: ignore[no-any-return]
-        seconds, speeds, one_speed, task, work, own, first, others, code.k, how.helpers, how.reserve, free, carry
-    )
-
-
-def simulated(code: Code, seconds: Times, carry: bool) -> tuple[Times, Times]:
-    """(R,) ends and sums sent of rounds whose tasks take `seconds` (R, T), one after the other from free workers."""
-    from .handed_kernel import in_order_rounds
-
-    assert code.handing is not None
-    free = np.zeros(code.n)
+    lasting = handed_state.Way(float(way.word), way.link, np.argsort(way.link, kind="stable"), float(way.master))
     if code.handing.in_order:
-        return in_order_rounds(seconds, code.tasks.queues, code.tasks.part, code.k, free, carry)[:2]  # type: ignore[no-any-return]
-    return _rounds(code, seconds, NOTHING, free, carry)[:2]
+        return in_order_rounds(seconds, code.tasks.queues, code.tasks.part, code.k, lasting, free, carry)  # type: ignore[no-any-return]
+    rounds, rules, late = max(len(seconds), len(speeds)), _rules(code), free.copy()
+    ends, senders = np.empty(rounds), np.empty(rounds, np.int64)  # type: Times, Any
+    took = handed_state.Seconds(seconds, speeds, bool(speeds.size))
+    handed_rounds(took, rules, lasting, *handed_state.board(rules), late, carry, ends, senders)
+    return ends, senders, late
+
+
+def simulated(code: Code, seconds: Times, carry: bool, way: Way | None = None) -> tuple[Times, Times]:
+    """(R,) ends and sums sent of rounds whose tasks take `seconds` (R, T), one after the other from free workers."""
+    return _rounds(code, seconds, NOTHING, way or no_way(code), np.zeros(code.n), carry)[:2]
 
 
 @lru_cache(maxsize=64)
-def _arrays(code: Code) -> tuple[NDArray[Any], ...]:
+def _rules(code: Code) -> Any:
     """The table of a code as the kernel wants it."""
-    table = table_of(code)
+    from .handed_state import Rules
+
+    table, how = table_of(code), code.handing
+    assert how is not None
     others = np.full((code.n, max(1, *map(len, table.others))), -1)
     for worker, owners in enumerate(table.others):
         others[worker, : len(owners)] = owners
     own = np.array([part for parts in table.own for part in parts])
     first = np.cumsum([0, *map(len, table.own)])
-    return table.task, table.work, own, first, others
+    return Rules(table.task, table.task >= 0, table.work, own, first, others, how.helpers, how.reserve)
 
 
-def replayed(code: Code, seconds: Times, carry: bool) -> tuple[Times, Times, Times]:
+def replayed(code: Code, seconds: Times, carry: bool, way: Way | None = None) -> tuple[Times, Times, Times]:
     """(R,) ends, sums sent and residuals of rounds whose tasks take `seconds` (R, T), event by event through a real `Round`."""
-    shifts = VirtualShifts(code, Nothing(code.k), (slice(0, 1),), carry)
+    shifts = VirtualShifts(code, Nothing(code.k), (slice(0, 1),), carry, way)
     ended: list[Round] = []
     busy: tuple[int, ...] = ()
     for number, row in enumerate(seconds):

@@ -18,7 +18,7 @@ from ..runtime.events import Arrived, Elapsed, Event
 from ..runtime.instructions import Cancel
 from ..runtime.round import Round, Terms, require_sending, require_stop_by
 from ..runtime.states import State
-from ..scheme.arrivals import Delivers, Latency, Resumes, Speeds, checked, task_seconds
+from ..scheme.arrivals import Delivers, Latency, Resumes, Speeds, checked, computing, task_seconds
 from ..scheme.busy import Busy
 from ..scheme.code import Code
 from ..scheme.decoders import TOLERANCE, parts_of
@@ -86,6 +86,8 @@ def simulate(
     chunk = partial(_chained_chunk if carry else _chunk, code, latency, stop, sending)
     if code.handing is not None:
         chunk = partial(_handed_chunk, code, latency, carry)
+    elif carry:
+        threads = 1  # a chain is many short calls: threads would fight for Python's lock, which takes 2.6 times the processor
     result = _collect(chunk, rounds, generator(rng), precision, threads, progress, carry)
     return Rounds(code.name, *(Sample(values, carry) for values in result))
 
@@ -233,7 +235,8 @@ def _handed_chunk(code: Code, latency: Any, carry: bool, first: int, rounds: int
     from .handed import handed
 
     free, pieces = np.zeros(code.n), []
-    one_speed = isinstance(latency, Speeds) and latency.speeds(code.n, 0, rng) is not None
+    model = computing(latency)
+    one_speed = isinstance(model, Speeds) and model.speeds(code.n, 0, rng) is not None
     step = max(1, CHUNK_BYTES // (8 * (code.n if one_speed else len(code.tasks))))
     for at in range(0, rounds, step):
         size = min(step, rounds - at)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..blocks import block_slices
 from ..codes import cyclic_repetition, uncoded
 from ..doors import door
-from ..engines.base import Engine, prepared
+from ..engines.base import Engine, prepared, tells
 from ..engines.chaos import Chaos
 from ..problems import LeastSquares, Problem
 from ..randomness import Seed, generator
@@ -30,7 +30,8 @@ from ..scheme.program import Outgoing
 from ..scheme.stop import Deadline, Recovered, Stop
 from .faults import check_faults
 from .watched import BrokenEngine as BrokenEngine
-from .watched import Watched
+from .watched import watched
+from .words import check_words
 
 CHANGES = 4
 """Rounds in which two codes take turns."""
@@ -67,18 +68,22 @@ def check_engine(
     """Run real rounds of many codes on engines that `make(problem)` makes, and compare with the gradient of one process.
 
     codes: by default one of each kind: a single message, several messages, clusters, blocks, a complex code, encoded data,
-    fixed weights, two tracks and quantised messages. Exact codes must give the gradient to 1e-9; of the others, what their
-    decoder makes of the messages that came; codecs with memory cannot be compared, for who was late decides what they remember.
-    faults: whether to see also what becomes of damaged and late messages, repeated and cancelled orders, errors of the problem,
-    and times to come back at. signals: whether to stop and kill workers, where the engine has `pid(worker)`. within: seconds
-    after which a call that has not returned, and what has not happened, never will; more than the engine's heartbeat. Raises
-    `BrokenEngine` for the first promise that is not kept.
+    fixed weights, two tracks and quantised messages; on engines that carry words (`engines.Tells`), tasks that are handed out,
+    too. Exact codes must give the gradient to 1e-9; of the others, what their decoder makes of the messages that came; codecs
+    with memory cannot be compared, for who was late decides what they remember. faults: whether to see also what becomes of
+    damaged and late messages, repeated and cancelled orders, errors of the problem, times to come back at, and words that come
+    late, twice or to workers that are gone. signals: whether to stop and kill workers, where the engine has `pid(worker)`.
+    within: seconds after which a call that has not returned, and what has not happened, never will; more than the engine's
+    heartbeat. Raises `BrokenEngine` for the first promise that is not kept.
     """
     random, seen, errors = generator(rng), 0, [0.0]
     for code in default_codes() if codes is None else codes:
-        seen += 1
         problem = _problem(code, random, dim, samples)
-        with Master(code, Watched(make(problem), within), _stop(code)) as master:
+        engine = make(problem)
+        if code.handing is not None and codes is None and not tells(engine):
+            continue
+        seen += 1
+        with Master(code, watched(engine, within), _stop(code)) as master:
             for step in range(rounds):
                 params = random.standard_normal(dim)
                 errors.append(_check_round(code, problem, master, params, step))
@@ -89,9 +94,10 @@ def check_engine(
 def _check_faults(make: Callable[[Any], Engine], rng: np.random.Generator, within: float, signals: bool) -> tuple[str, ...]:
     with tempfile.TemporaryDirectory(prefix="unstraggle-") as folder:
         tried = check_faults(make, Path(folder), within, signals)
+        tried += check_words(make, Path(folder), within, signals)
     code = cyclic_repetition(4, s=1)
     problem = _problem(code, rng, 24, 60)
-    engine = Chaos(Watched(make(problem), within), duplicate=0.2, corrupt=0.2, hold=0.2, rng=rng)
+    engine = Chaos(watched(make(problem), within), duplicate=0.2, corrupt=0.2, hold=0.2, rng=rng)
     with Master(code, engine, _stop(code)) as master:
         for step in range(DAMAGED):
             params = rng.standard_normal(24)
@@ -104,7 +110,7 @@ def _check_changes(make: Callable[[Any], Engine], problem: LeastSquares, rng: np
     """Orders that bring a code of their own are obeyed: every other round workers send one of their partitions by itself."""
     placement = cyclic_repetition(4, s=1)
     alone = replace(uncoded(4), name="uncoded, over the placement of another code")
-    with Master(placement, Watched(make(problem), within), change=lambda number, _: (placement, alone)[number % 2]) as master:
+    with Master(placement, watched(make(problem), within), change=lambda number, _: (placement, alone)[number % 2]) as master:
         for step in range(CHANGES):
             params = rng.standard_normal(problem.dim)
             estimate, expected = master.gradient(params, step), problem.gradient(params)
@@ -134,6 +140,8 @@ def default_codes() -> list[Code]:
         plan.two_track(joint, p),
         codes.quantize(codes.fractional_repetition(4, s=1), bits=8, bucket=512),
         codes.quantize(codes.stochastic(4, p=0.2), bits=1),
+        codes.work_conserving(3, load=2, pieces=2),
+        codes.sums_on_request(3, load=2, pieces=2),
     ]
 
 
@@ -146,6 +154,8 @@ def _problem(code: Code, rng: np.random.Generator, dim: int, samples: int) -> Le
 
 def _stop(code: Code) -> Stop:
     """Exact codes stop as soon as they can, the others when all messages are there."""
+    if code.handing is not None:
+        return Recovered("span")
     exact = all(isinstance(part.decoder, Span) for part in parts_of(code.decoder))
     return Recovered("rule" if code.decoder.rule else "span") if exact else Deadline(60.0)
 

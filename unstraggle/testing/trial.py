@@ -18,7 +18,7 @@ from ..runtime.events import Dropped, Failed, Finished, Joined, Lost
 from ..runtime.message import Incoming, Message, Order
 from ..scheme.code import Code, Messages, Tasks
 from ..scheme.decoders import Span
-from .watched import BrokenEngine, Watched
+from .watched import BrokenEngine, watched
 
 WORKERS, TASKS, DIM = 3, 4, 8
 QUICK, SLOW, LATE, FAILS = 0, 1, 2, 3
@@ -27,6 +27,8 @@ PAUSE = 0.25
 """Seconds of a slow task."""
 LONG = 3600.0
 """A delay that is not waited for."""
+FILE = "computed"
+"""Where the witness writes."""
 GRACE = 10.0
 """Seconds by which a busy machine may be late."""
 
@@ -69,14 +71,22 @@ class Witness:
 class Trial:
     """An engine with the witness. Whatever it reports is checked against what was computed."""
 
+    dim = DIM
+
     def __init__(self, make: Callable[[Any], Engine], folder: Path, within: float) -> None:
-        self.file, self.within, self.round = folder / "computed", within, -1
+        self.file, self.within, self.round = folder / FILE, within, -1
         self.file.touch()
-        self.engine = Watched(make(Witness(str(self.file))), within)
-        self.engine.open(witness_code())
-        self.order = Order(-1, 0, np.zeros(DIM))
+        self.engine = watched(make(self.problem()), within)
+        self.engine.open(self.code())
+        self.order = Order(-1, 0, np.zeros(self.dim))
         self.seen: list[Incoming] = []
         self._kept: list[tuple[Message, bytes]] = []
+
+    def problem(self) -> Any:
+        return Witness(str(self.file))
+
+    def code(self) -> Code:
+        return witness_code()
 
     # What the master does
 
@@ -87,7 +97,7 @@ class Trial:
             self.engine.cancel(self.round, tuple(range(WORKERS)))
         self.round += 1
         self.seen, self._kept = [], []
-        params, began = np.full(DIM, float(self.round)), time.monotonic()
+        params, began = np.full(self.dim, float(self.round)), time.monotonic()
         context = self.round.to_bytes(1 + self.round * 1000, "little")
         self.order = Order(self.round, step, params, None, delays, context=context)
         self.engine.start(self.order)
@@ -97,7 +107,7 @@ class Trial:
 
     def again(self, *workers: int) -> None:
         """The same order, for some."""
-        self.engine.start(replace(self.order, params=np.full(DIM, float(self.round)), workers=workers))
+        self.engine.start(replace(self.order, params=np.full(self.dim, float(self.round)), workers=workers))
 
     def next(self, seconds: float) -> list[Incoming]:
         """What comes in a time of the engine's clock."""

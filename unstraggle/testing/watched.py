@@ -7,9 +7,10 @@ import queue
 import threading
 from typing import Any
 
-from ..engines.base import Engine, Processes
+from ..engines.base import Engine, Processes, Sampled, tells
 from ..errors import UnstraggleError
 from ..problems import Problem
+from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Order
 from ..scheme.code import Code
 
@@ -35,6 +36,15 @@ class Watched:
     @property
     def problem(self) -> Problem:
         return self.engine.problem
+
+    @property
+    def sampled(self) -> bool:
+        return isinstance(self.engine, Sampled) and self.engine.sampled
+
+    @property
+    def carry(self) -> bool:
+        """Of an engine on a sampled clock: whether workers stay in tasks when a round ends."""
+        return bool(getattr(self.engine, "carry", False))
 
     def open(self, code: Code) -> None:
         self._call("open", code, within=START)
@@ -91,6 +101,18 @@ class Watched:
             self._answers.put(answer)
             if name == "close":
                 return
+
+
+class WatchedTelling(Watched):
+    """The same for an engine that carries words."""
+
+    def tell(self, word: Tell) -> None:
+        self._call("tell", word)
+
+
+def watched(engine: Engine, within: float) -> Watched:
+    """An engine whose calls end, with all that it can do."""
+    return WatchedTelling(engine, within) if tells(engine) else Watched(engine, within)
 
 
 def _close(engine: Engine) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..errors import Invalid
 from ..scheme.code import Code
+from .data import put_together
 from .outcome import Outcome
 from .problem import TorchProblem
 from .seeds import seeded
@@ -133,6 +134,52 @@ def require_same_again(problem: TorchProblem) -> None:
         )
 
 
+def joins(problem: TorchProblem, asked: bool | None, check: bool) -> bool:
+    """Whether workers compute the partitions of a message in one pass. asked: by the user; None: on accelerators, where a pass
+    has a fixed cost, if nothing ties samples or draws to their partition."""
+    if asked is not None and not isinstance(asked, bool):
+        raise Invalid(f"one_pass is True, False or None, but got {asked!r}.")
+    remote = any(torch.device(one).type != "cpu" for one in problem.how.devices)
+    if asked is False or (asked is None and not (check and remote)):
+        return False
+    why = tied(problem)
+    if why and asked:
+        raise Invalid(f"one_pass=True puts the partitions of a message into one forward pass, but {why}. Leave it out.")
+    return not why
+
+
+def tied(problem: TorchProblem) -> str:
+    """Why partitions must be computed apart; empty where they need not."""
+    layers = [layer for layer in problem.model.modules() if layer.training]
+    if any(isinstance(layer, nn.modules.batchnorm._NormBase) for layer in layers):
+        return "batch normalisation takes its statistics from a partition"
+    if any(isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0 for layer in layers):
+        return "dropout is drawn for a partition"
+    if problem.layout.statistics:
+        return f"the forward pass moves the buffer {problem.layout.statistics[0]}, by the mean over partitions"
+    if problem.how.micro is not None:
+        return "micro_batch= wants smaller passes"
+    return _measured_ties(problem)
+
+
+def _measured_ties(problem: TorchProblem) -> str:
+    """Compute a few samples of two partitions together, with two seeds, and apart."""
+    part = problem.batches.fullest(0)
+    other = next((one for one in range(problem.k) if one != part and len(problem.batches.rows(0, one))), part)
+    some, batches, sizes = problem.read_all((part, other), 0, slice(SAMPLES // 2))
+    whole = put_together(batches, sizes)
+    if whole is None:
+        return "their batches cannot be put together: not all of what they are made of has a row per sample, of one shape"
+    together, again = (_numbers(problem.evaluate(part, whole, seed)) for seed in (0, 1))
+    if not np.array_equal(together, again):
+        return "the forward pass draws random numbers for a partition"
+    means = problem.how.mean and not problem.how.ratio
+    weights = np.array(sizes) / sum(sizes) if means else np.ones(len(sizes))
+    apart = np.array([_numbers(problem.evaluate(one, batch, 0)) for one, batch in zip(some, batches, strict=True)])
+    allowed = TOLERANCE[problem.dtype] * (weights @ abs(apart)) + 1e-12
+    return "" if (abs(together - weights @ apart) <= allowed).all() else "the loss of samples depends on those beside them"
+
+
 def _gradient(problem: TorchProblem, part: int) -> Tensor:
     loss = problem.loss(part, 0, slice(SAMPLES))
     assert loss is not None
@@ -176,6 +223,16 @@ def require_no_parameters(loss_fn: Any, model: nn.Module) -> None:
         raise Invalid(
             f"loss_fn has parameters that require a gradient ({', '.join(found)}), which would not be trained. Put it into the "
             "model, and let forward(model, batch) compute with it, or freeze them."
+        )
+
+
+def require_dense(model: nn.Module) -> None:
+    """Refuse layers whose gradients are sparse tensors: a message has a place for every coordinate."""
+    found = [name for name, layer in model.named_modules() if getattr(layer, "sparse", False) is True]
+    if found:
+        raise Invalid(
+            f"{found[0]} was made with sparse=True, but messages and decoded gradients are dense: one number for every "
+            "coordinate. Make it with sparse=False, and use an optimiser for dense gradients (Adam in place of SparseAdam)."
         )
 
 

@@ -17,22 +17,33 @@ from ..doors import door
 from ..engines.base import Engine
 from ..errors import Invalid
 from ..runtime.estimate import Estimate
+from ..runtime.gather import Scaling
 from ..runtime.states import Shortfall
 from ..scheme.stop import Stop
 from .batches import Dealt, Placed
 from .blocks import aligned
-from .checks import reduction_of, require_forward, require_no_parameters, require_pieces, require_same_again, takes_context
+from .checks import (
+    joins,
+    reduction_of,
+    require_dense,
+    require_forward,
+    require_no_parameters,
+    require_pieces,
+    require_same_again,
+    takes_context,
+)
 from .context import pack
 from .data import Collate, length, source
 from .info import Info, info_of
 from .launch import require_one_master
-from .layout import Layout, trainable
+from .layout import Layout, alignment, trainable
 from .outcome import weighs
 from .parts import batches_of, partitions
 from .problem import Forward, How, TorchProblem, own_copy, roots, split_batch
 from .samplers import Sampled, taken_apart
 from .scheme import resolve
 from .start import engine_maker, first_layout, in_backward_order, start_master, with_moved_buffers, with_sums
+from .tree import Tree
 from .watch import Watch
 
 
@@ -49,6 +60,8 @@ class Coded:
     batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. batches: a
     sampler or batch sampler of your own, see `Sampled`; a `DataLoader` in place of the dataset says all of that. accumulate: so
     many batches make one step, with one round. micro_batch: samples of a forward pass on a worker, at most, to save memory.
+    one_pass: compute the partitions of a message in one forward and backward pass, which saves the fixed cost of the others; by
+    default on accelerators, where nothing ties samples to their partition (batch normalisation, dropout, random numbers).
     A batch is dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each
     partition, where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience, trace: as
     for `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of every step.
@@ -88,6 +101,7 @@ class Coded:
         batches: Any = None,
         accumulate: int = 1,
         micro_batch: int | None = None,
+        one_pass: bool | None = None,
         shuffle: bool = True,
         drop_last: bool = False,
         seed: int = 0,
@@ -110,13 +124,14 @@ class Coded:
             raise Invalid(f"seed is a whole number >= 0, but got {seed!r}.")
         require_one_master(engine)
         self.model, self.callbacks, self.step, self.seed = model, tuple(callbacks), 0, seed
-        size = sum(p.numel() for p in trainable(model).values())
-        code, planned = resolve(scheme, workers, latency, size)
         loader = dataset if isinstance(dataset, DataLoader) else None
         if loader is not None:
             found_there = taken_apart(loader, {"batch_size": batch_size, "batches": batches, "collate": collate})
             dataset, batches, collate = found_there.values()
         samples = length(dataset)
+        size = sum(p.numel() for p in trainable(model).values())
+        of_a_step = batch_size or getattr(loader, "batch_size", None) or samples
+        code, planned = resolve(scheme, workers, latency, size, of_a_step)
         rows = partitions(samples, parts, code.shares, seed)
         self.batches: Dealt | Placed | Sampled
         require_pieces(accumulate, micro_batch, code)
@@ -130,8 +145,11 @@ class Coded:
         layout = first_layout(model, code, statistics)
         devices = (device,) if isinstance(device, str) else tuple(device)
         told, split = takes_context(forward), weighs(loss_fn) and layout.loss
-        how = How(seed, True, forward, devices, autocast, told, split=split, micro=micro_batch)
+        home = str(next(iter(trainable(model).values())).device)
+        how = How(seed, True, forward, devices, autocast, told, split=split, micro=micro_batch, home=home)
+        layout = replace(layout, align=alignment(devices, code))
         require_no_parameters(loss_fn, model)
+        require_dense(model)
         require_forward(loss_fn, forward is split_batch)
         self.context, data = dict(context or {}), source(dataset, rows, collate)
 
@@ -153,10 +171,13 @@ class Coded:
             layout, self._unused, ends = in_backward_order(problem, code)
             self.code = aligned(code, layout, ends) if ends else code
         self.layout = layout
+        how = replace(how, joins=joins(made(layout, how), one_pass, check))
         self.problem = made(layout, replace(how, strict=True, still=statistics == "decode"))
         self._watch = Watch(roots(model, loss_fn), {f"model.{name}" for name in layout.statistics})
-        self._flat = np.zeros(self.layout.dim, self.layout.dtype)
-        self._second: dict[nn.Parameter, Tensor] = {}
+        self._tree, self._names = Tree(model), frozenset(layout.names)
+        self._rooms: dict[int, list[Tensor]] = {}
+        self._factor, self._sums = 1.0, np.zeros(0)
+        self._second: dict[Tensor, Tensor] = {}
         make = engine_maker(engine, dict(engine_options or {}), latency, seed)
         how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "trace": trace}
         self.master = start_master(self.code, self.problem, make, stop or planned, how_to_go_on)
@@ -173,12 +194,12 @@ class Coded:
         As with `loss.backward()`, gradients add up until they are zeroed. A step that was skipped leaves them alone. delays:
         (messages,) seconds before which a message may not leave its worker, for experiments.
         """
-        estimate = self.master.gradient(self._params(), self.step, delays=delays, context=self._told())
-        samples = self.batches.size(self.step)
-        scale = self._scale(estimate, samples)
-        loss = scale * float(estimate.gradient[0]) if self.layout.loss and not estimate.skipped else None
+        context, samples = self._told(), self.batches.size(self.step)
+        scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples))
+        estimate = self.master.gradient(self._params(), self.step, delays=delays, context=context, scaling=scaling)
+        loss = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:
-            self._fill(estimate, scale)
+            self._fill(estimate)
         info = info_of(estimate, self.epoch, samples, loss, self._metrics(estimate))
         self.step += 1
         for call in self.callbacks:
@@ -236,37 +257,44 @@ class Coded:
 
     # Parameters out, gradients in
 
-    def _params(self) -> NDArray[Any]:
-        """(dim,) the head and the parameters as they are now."""
-        tensors = self.layout.tensors(self.model)
-        now = trainable(self.model)
-        if now.keys() != set(self.layout.names):
+    @torch.no_grad()
+    def _params(self) -> Any:
+        """(dim,) the head and the parameters as they are now, written where workers read them."""
+        now = {name for name, p in self._tree.params().items() if p.requires_grad}
+        if now != self._names:
             raise Invalid(
-                f"The trainable parameters have changed: {sorted(now.keys() ^ set(self.layout.names))}. "
+                f"The trainable parameters have changed: {sorted(now ^ self._names)}. "
                 "Make another Coded after freezing or unfreezing, and load its state."
             )
-        for name, place in self.layout.places.items():
-            self._flat[place] = tensors[name].detach().reshape(-1).cpu().numpy()
-        return self._flat
+        flat, every = self.master.room(), self._tree.tensors()
+        tensors = [every[name] for name in self.layout.places]
+        at = flat.ctypes.data if isinstance(flat, np.ndarray) else flat.data_ptr()
+        if at not in self._rooms:
+            self._rooms[at] = self.layout.cut(torch.as_tensor(flat), tensors)
+        torch._foreach_copy_(self._rooms[at], tensors)
+        return flat
 
-    def _scale(self, estimate: Estimate, samples: int) -> float:
+    def _scale(self, head: Any, samples: int) -> float:
         """By what decoded sums are multiplied: one over the samples of a mean, or over the denominators that were decoded."""
-        if not self.layout.ratio or estimate.skipped:
-            return 1 / samples if self.problem.how.mean else 1.0
-        total = float(estimate.gradient[1])
+        self._sums = np.array(head[: self.layout.sums])
+        self._factor = 1 / samples if self.problem.how.mean else 1.0
+        if not self.layout.ratio:
+            return self._factor
+        total = float(head[1])
         if not total > 0:
             raise Invalid(
                 f"Step {self.step}: the denominators of the loss add up to {total:g}, but must to more than 0. Is everything "
                 "ignored in this batch?"
             )
-        return 1 / total
+        self._factor = 1 / total
+        return self._factor
 
     def _metrics(self, estimate: Estimate) -> dict[str, float]:
         """Sums over the batch, by name."""
         if estimate.skipped:
             return {}
-        end = self.layout.sums
-        return dict(zip(self.layout.metrics, estimate.gradient[end - len(self.layout.metrics) : end].tolist(), strict=True))
+        wanted = self.layout.metrics
+        return dict(zip(wanted, self._sums[len(self._sums) - len(wanted) :].tolist(), strict=True))
 
     def _told(self) -> bytes:
         """What goes with the order: what the master has changed in the model, and the values for `forward`."""
@@ -277,27 +305,24 @@ class Coded:
             found["values"] = self.context
         return pack(found) if found else b""
 
-    def _fill(self, estimate: Estimate, scale: float) -> None:
-        first = torch.from_numpy(estimate.gradient)
-        first[self.layout.head :] *= scale
-        for p, grad in self._cut(first).items():
-            if p.grad is None:
-                p.grad = grad.to(p.device)
-            else:
-                p.grad += grad.to(p.device)
+    def _fill(self, estimate: Estimate) -> None:
+        """Gradients that were none become views of the decoded vector."""
+        first = torch.as_tensor(estimate.gradient)
+        for p, grad in self._cut(first):
+            there = grad if grad.device == p.device else grad.to(p.device)
+            p.grad = there if p.grad is None else p.grad.add_(there)
         if len(estimate.tracks) > 1:
-            self._second = self._cut(scale * torch.from_numpy(estimate.second))
+            self._second = dict(self._cut(torch.as_tensor(estimate.second)))
         if estimate.exact and self.layout.statistics:
             self._update_statistics(first)
 
-    def _cut(self, flat: Tensor) -> dict[nn.Parameter, Tensor]:
+    def _cut(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
         """The gradient of each parameter; none for those that no loss reaches, as in torch."""
-        found = {}
-        for name, p in trainable(self.model).items():
-            grad = flat[self.layout.places[name]].view(p.shape)
-            if name not in self._unused or bool(grad.any()):
-                found[p] = grad
-        return found
+        every = self._tree.tensors()
+        tensors = [every[name] for name in self.layout.places]
+        pieces = zip(self.layout.places, tensors, self.layout.cut(flat, tensors), strict=True)
+        found = [(p, piece) for name, p, piece in pieces if name not in self._unused or bool(piece.any())]
+        return found[len(self.layout.statistics) :]
 
     @torch.no_grad()
     def _update_statistics(self, flat: Tensor) -> None:

@@ -130,3 +130,32 @@ def moved(batch: Any, device: torch.device) -> Any:
         items = [moved(value, device) for value in batch]
         return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
     return batch
+
+
+def put_together(batches: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """Batches as one, where all that they are made of has a row per sample; None where it has not. sizes: samples of each.
+
+    >>> put_together([(torch.zeros(2), [torch.ones(2, 3)]), (torch.zeros(1), [torch.ones(1, 3)])], [2, 1])[0].shape
+    torch.Size([3])
+    >>> put_together([torch.zeros(2, 5), torch.zeros(1, 4)], [2, 1]) is None
+    True
+    """
+    first = batches[0]
+    if isinstance(first, Tensor):
+        rows = all(one.ndim and len(one) == size for one, size in zip(batches, sizes, strict=True))
+        return torch.cat(tuple(batches)) if rows and len({one.shape[1:] for one in batches}) == 1 else None
+    if isinstance(first, Mapping):
+        keys = list(first)
+        items = [put_together([one[key] for one in batches], sizes) for key in keys] if _alike(batches) else [None]
+        return None if any(item is None for item in items) else dict(zip(keys, items, strict=True))
+    if isinstance(first, list | tuple) and len({len(one) for one in batches}) == 1:
+        items = [put_together([one[place] for one in batches], sizes) for place in range(len(first))]
+        if any(item is None for item in items):
+            return None
+        kind: Any = type(first)
+        return kind(*items) if hasattr(first, "_fields") else kind(items)
+    return None
+
+
+def _alike(batches: Sequence[Any]) -> bool:
+    return all(one.keys() == batches[0].keys() for one in batches)

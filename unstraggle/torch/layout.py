@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._utils import _unflatten_dense_tensors
 
 from ..errors import Invalid
+from ..scheme.code import Code
 
+ALIGNED = 64
+"""Coordinates, 256 bytes of float32: what kernels like best."""
 TYPES: dict[torch.dtype, np.dtype[Any]] = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 
 
@@ -23,7 +27,8 @@ class Layout:
 
     The head of a gradient holds the loss, if `loss`, its denominator, if `ratio`, sums that are asked for by name, and by how
     much the running statistics of batch normalisation changed; the head of the parameters holds zeros and the running
-    statistics. So all are decoded with the gradient, by the same code.
+    statistics. So all are decoded with the gradient, by the same code. align: coordinates at multiples of which parameters
+    begin, for accelerators, whose kernels want that; what is between stays zero.
     """
 
     names: tuple[str, ...]
@@ -34,6 +39,7 @@ class Layout:
     dtype: np.dtype[Any]
     ratio: bool = False
     metrics: tuple[str, ...] = ()
+    align: int = 1
 
     @property
     def head(self) -> int:
@@ -47,14 +53,41 @@ class Layout:
 
     @cached_property
     def dim(self) -> int:
-        return self.head + sum(self.sizes)
+        last = max((place.stop for place in self.places.values()), default=self.head)
+        return -(-last // self.align) * self.align
 
     @cached_property
     def places(self) -> dict[str, slice]:
         """Where each parameter and each statistic stands."""
-        names = (*self.statistics, *self.names)
-        ends = list(accumulate((*self.statistic_sizes, *self.sizes), initial=self.sums))
-        return {name: slice(a, b) for name, a, b in zip(names, ends[:-1], ends[1:], strict=True)}
+        ends = list(accumulate(self.statistic_sizes, initial=self.sums))
+        found = {name: slice(a, b) for name, a, b in zip(self.statistics, ends[:-1], ends[1:], strict=True)}
+        end = self.head
+        for name, size in zip(self.names, self.sizes, strict=True):
+            begin = -(-end // self.align) * self.align
+            found[name], end = slice(begin, begin + size), begin + size
+        return found
+
+    def cut(self, flat: Tensor, alike: Sequence[Tensor]) -> list[Tensor]:
+        """A flat vector's pieces for all names, in the order of `places`, each in the shape of another tensor.
+
+        One call of torch cuts them all: hundreds of small ones would take milliseconds.
+        """
+        templates = [alike[number] if number >= 0 else self._gap.expand(-number) for number in self._pieces]
+        found = _unflatten_dense_tensors(flat, templates)  # type: ignore[no-untyped-call]
+        return [piece for piece, number in zip(found, self._pieces, strict=True) if number >= 0]
+
+    @cached_property
+    def _gap(self) -> Tensor:
+        return torch.empty(1)
+
+    @cached_property
+    def _pieces(self) -> list[int]:
+        """The numbers of pieces, from first to last, and minus the sizes of gaps between them."""
+        found, end = [], 0
+        for number, place in enumerate(self.places.values()):
+            found += [end - place.start, number] if place.start > end else [number]
+            end = place.stop
+        return found
 
     def tensors(self, model: nn.Module) -> dict[str, Tensor]:
         """The model's parameters and statistics by name, in the order of the layout."""
@@ -83,6 +116,12 @@ def layout_of(model: nn.Module, *, order: Sequence[str] | None = None, loss: boo
         loss,
         TYPES[types.pop()],
     )
+
+
+def alignment(devices: Sequence[str], code: Code) -> int:
+    """Where parameters may begin: on accelerators, where whole gradients travel, at multiples of ALIGNED coordinates."""
+    alone = len(code.blocks) == 1 and code.messages.mixes == 1
+    return ALIGNED if alone and any(torch.device(one).type != "cpu" for one in devices) else 1
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -79,5 +79,7 @@ def taken_apart(loss_fn: Any, outputs: Tensor, targets: Tensor) -> tuple[Tensor,
         total = functional.cross_entropy(
             outputs, targets, weight, ignore_index=ignored, reduction="sum", label_smoothing=smooth
         )
-    counted = targets[targets != ignored]
-    return total, weight[counted].sum() if weight is not None else torch.tensor(float(counted.numel()))
+    counts = targets != ignored  # not a selection: its size would keep a device waiting
+    if weight is None:
+        return total, counts.sum().to(outputs.dtype if outputs.dtype == torch.float64 else torch.float32)
+    return total, (weight[torch.where(counts, targets, 0)] * counts).sum()

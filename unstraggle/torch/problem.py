@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,18 +15,23 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..errors import Invalid, UnstraggleError
+from ..scheme.code import Code
+from .ahead import Ahead
 from .batches import Dealt, Draws, Placed
 from .buffers import COUNTER, Kept, kept_buffers
 from .context import unpack
-from .data import Columns, Items, Reader, moved, numbers
+from .data import Columns, Items, Reader, moved, numbers, put_together
 from .layout import Layout
 from .outcome import Outcome, outcome_of
 from .samplers import Sampled
 from .seeds import seeded
 from .stages import Staged
+from .stopping import heed
 from .watch import put
 
 Forward = Callable[..., Any]
+REMEMBERED = 16
+"""Places in memory whose views are kept."""
 
 
 def split_batch(model: nn.Module, batch: Any) -> tuple[Any, Any]:
@@ -45,7 +51,8 @@ class How:
     ratio: it gives (sum, denominator). split: it is one of torch's, and is taken apart into these.
     micro: samples of a forward pass at most, where a partition should be computed in pieces that are added up.
     told: whether forward takes what goes with a step, as a third argument. strict: refuse what was not seen before the start.
-    still: refuse a forward pass that moves a buffer which does not travel.
+    still: refuse a forward pass that moves a buffer which does not travel. home: the device of the master's model. joins:
+    partitions of a message are computed in one pass.
     """
 
     seed: int
@@ -59,6 +66,8 @@ class How:
     ratio: bool = False
     split: bool = False
     micro: int | None = None
+    home: str = "cpu"
+    joins: bool = False
 
 
 class TorchProblem:
@@ -82,7 +91,9 @@ class TorchProblem:
         self.model, self.loss_fn, self.data = model, loss_fn, data
         self.layout, self.batches, self.how, self.worker = layout, batches, how, worker
         self.context: dict[str, Any] = {}
-        self._ready = False
+        self._ready = self._stays = False
+        self._side: Any = None
+        self._fresh = 0
 
     @property
     def k(self) -> int:
@@ -106,6 +117,28 @@ class TorchProblem:
         """The same with some partitions."""
         return TorchProblem(self.model, self.loss_fn, self.data.only(parts), self.layout, self.batches, self.how, self.worker)
 
+    def stay(self) -> None:
+        """Parameters of an order may be used where they stand: the model's own become views of them."""
+        self._stays = True
+
+    def way(self, code: Code, kind: str) -> Any:
+        """How parameters and gradients travel between this problem's devices and a master on the same host; see `ways`."""
+        from .ways import way_of
+
+        return way_of(self.how.devices, self.how.home, code, self.dim, self.dtype, kind)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Work on the device that does not wait for what another thread has asked of it, and is done at the end."""
+        if self._device.type != "cuda":
+            yield
+            return
+        if self._side is None:
+            self._side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self._side):
+            yield
+        self._side.synchronize()
+
     def hear(self, context: bytes) -> None:
         """Take what the master has changed in the model, and the values for `forward`."""
         found = unpack(context)
@@ -120,6 +153,11 @@ class TorchProblem:
         for kept in self._constant:
             if f"model.{kept.name}" in found.get("tensors", {}):
                 kept.keep()
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        """Leave a task when its round is over, between micro-batches and between layers."""
+        self._open()
+        heed(self.model, stopped)
 
     @property
     def _roots(self) -> dict[str, nn.Module]:
@@ -141,19 +179,65 @@ class TorchProblem:
         """Add coef times the partial gradient to total, in the backward pass itself: there is no other vector of this size."""
         if where.indices(self.dim) != (0, self.dim, 1):
             return _added(total, coef * self.grad(params, part, where, step))
+        return self._accumulated(params, (self.outcome(part, step, piece) for piece in self.pieces(part, step)), coef, total)
+
+    @property
+    def joins(self) -> bool:
+        return self.how.joins
+
+    def accumulate_all(
+        self, params: NDArray[Any], parts: tuple[int, ...], where: slice, step: int, coef: float, total: Any
+    ) -> Any:
+        """The same for several partitions, in one forward and one backward pass over all their samples."""
+        if where.indices(self.dim) != (0, self.dim, 1):
+            for part in parts:
+                total = self.accumulate(params, part, where, step, coef, total)
+            return total
+        return self._accumulated(params, self._joined(parts, step), coef, total)
+
+    def _joined(self, parts: tuple[int, ...], step: int) -> Iterator[Outcome]:
+        """The loss of the samples of several partitions: in one pass, or in several where batches cannot be put together."""
+        some, batches, sizes = self.read_all(parts, step)
+        whole = put_together(batches, sizes) if len({self.batches.scale(part) for part in some}) == 1 else None
+        if whole is not None:
+            yield self._outcome(some[0], whole, step, sum(sizes))
+            return
+        for part, batch, size in zip(some, batches, sizes, strict=True):
+            yield self._outcome(part, batch, step, size)
+
+    def read_all(self, parts: tuple[int, ...], step: int, piece: slice = slice(None)) -> tuple[list[int], list[Any], list[int]]:
+        """Those of some partitions that have samples in a step, their batches, and how many samples these have."""
+        self._open()
+        places = {part: self.batches.rows(step, part)[piece] for part in parts}
+        some, batches = [part for part in parts if len(places[part])], []
+        for part in some:
+            with self._seeded((self.how.seed, step, part)):
+                batches.append(self._read(part, places[part], step))
+        return some, batches, [len(places[part]) for part in some]
+
+    def _accumulated(self, params: NDArray[Any], found: Iterable[Outcome | None], coef: float, total: Any) -> Any:
+        """Add the gradients of losses, as they are computed, to a sum."""
         self._load(params)
-        total = self._zeros() if total is None else total
+        if isinstance(total, np.ndarray) and self._device.type != "cpu":
+            return _added(total, self._accumulated(params, found, coef, None).cpu().numpy())
+        fresh = total is None
+        total = self._zeros() if fresh else total
         flat = torch.from_numpy(total) if isinstance(total, np.ndarray) else total
-        for name, p in self._params.items():
-            p.grad = flat[self.layout.places[name]].view(p.shape)
+        self._fresh = flat.data_ptr() if fresh else self._fresh
+        views = self._views(flat)
+        if not self._apart:
+            for p, grad in zip(self._params.values(), views, strict=True):
+                p.grad = grad
         with torch.enable_grad():
-            for piece in self.pieces(part, step):
-                found = self.outcome(part, step, piece)
-                assert found is not None
-                flat[: self.layout.head] += coef * self._head(found)
-                if found.loss.requires_grad:  # not where nothing counts, as where all targets are ignored
-                    (coef * found.loss).backward()  # type: ignore[no-untyped-call]
+            for one in found:
+                assert one is not None
+                flat[: self.layout.head] += coef * self._head(one)
+                if one.loss.requires_grad:  # not where nothing counts, as where all targets are ignored
+                    (coef * one.loss).backward()  # type: ignore[no-untyped-call]
+        if self._apart:
+            self._add_grads(views)
         self._drop_grads()
+        self._look_at_losses()
         return total
 
     def pieces(self, part: int, step: int) -> list[slice]:
@@ -174,10 +258,17 @@ class TorchProblem:
         if not len(places):
             return None
         number = (piece.start or 0) // self.how.micro if self.how.micro else 0
-        with seeded((self.how.seed, step, part, number) if number else (self.how.seed, step, part), self._device):
-            batch = self._read(part, places, step)
-            found = self._forward(part, batch, step)
-        times = self.batches.scale(part) * (len(places) if self.how.mean and not self.how.ratio else 1)
+        with self._seeded((self.how.seed, step, part, number) if number else (self.how.seed, step, part)):
+            return self._outcome(part, self._read(part, places, step), step, len(places))
+
+    def _seeded(self, seed: tuple[int, ...]) -> contextlib.AbstractContextManager[None]:
+        """Random numbers from a seed; where nothing draws any, as it was found before the start, that would be time lost."""
+        still = self.how.joins and isinstance(self.data, Columns)
+        return contextlib.nullcontext() if still else seeded(seed, self._device)
+
+    def _outcome(self, part: int, batch: Any, step: int, samples: int) -> Outcome:
+        found = self._forward(part, batch, step)
+        times = self.batches.scale(part) * (samples if self.how.mean and not self.how.ratio else 1)
         return replace(found, loss=self._checked(found.loss, part, step) * times)
 
     def evaluate(self, part: int, batch: Any, seed: int) -> Outcome:
@@ -228,6 +319,10 @@ class TorchProblem:
             if self._device.type == "cpu":
                 p.data = self._flat[self.layout.places[name]].view(p.shape)
         self._loaded: Any = None
+        self._places: dict[int, list[Tensor]] = {}
+        self._apart = self._device.type != "cpu"
+        self._ahead = Ahead() if self._reads_ahead() else None
+        self._unseen: list[tuple[int, int, Tensor]] = []
         self._staged: dict[int, Staged] = {}
         self._ready = True
 
@@ -237,12 +332,40 @@ class TorchProblem:
         if params is self._loaded:
             return
         self._loaded, self._staged = params, {}
-        if self._device.type == "cpu":
+        if isinstance(params, Tensor):
+            self._view(params)
+        elif self._stays and self._device.type == "cpu" and params.dtype == self.dtype and params.flags.c_contiguous:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # not to be written, and nobody does
+                self._view(torch.from_numpy(params))
+        elif self._device.type == "cpu":
             np.copyto(self._flat.numpy(), params)
         else:
             self._flat.copy_(torch.from_numpy(params.copy()))
             for name, p in self._params.items():
                 p.data.copy_(self._flat[self.layout.places[name]].view(p.shape))
+
+    def _view(self, flat: Tensor) -> None:
+        """Let the model's parameters be views of these."""
+        self._flat = flat
+        for p, view in zip(self._params.values(), self._views(flat), strict=True):
+            p.data = view
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        """A flat vector as the parameters' shapes. Those of memory that is used again and again are made once."""
+        at = flat.data_ptr()
+        if not self._stays or at == self._fresh:
+            return self._cut(flat)
+        if at not in self._places:
+            if len(self._places) >= REMEMBERED:
+                self._places.clear()
+            self._places[at] = self._cut(flat)
+        return self._places[at]
+
+    def _cut(self, flat: Tensor) -> list[Tensor]:
+        """A flat vector in the shapes of the parameters."""
+        statistics = [kept.tensor for kept in self._statistics.values()]
+        return self.layout.cut(flat, [*statistics, *self._params.values()])[len(statistics) :]
 
     def _reset(self) -> None:
         """Buffers as the master has them, so that a forward pass does not depend on those before it."""
@@ -290,13 +413,29 @@ class TorchProblem:
             return np.zeros(self.dim, self.dtype)
         return torch.zeros_like(self._flat)
 
+    def _add_grads(self, views: list[Tensor]) -> None:
+        """Add what the backward pass has found, all at once: on accelerators an addition for each parameter takes longer."""
+        pairs = [(view, p.grad) for view, p in zip(views, self._params.values(), strict=True) if p.grad is not None]
+        if pairs:
+            torch._foreach_add_([view for view, _ in pairs], [grad for _, grad in pairs])
+
     def _drop_grads(self) -> None:
         for p in self._params.values():
             p.grad = None
 
     def _read(self, part: int, places: NDArray[np.int64], step: int) -> Any:
         with self._reading(part, step):
-            return moved(self.data.read(part, places), self._device)
+            found = self._ahead.take((step, part)) if self._ahead is not None else None
+            batch = moved(self.data.read(part, places) if found is None else found, self._device)
+            if self._ahead is not None:
+                after = self.batches.rows(step + 1, part)
+                self._ahead.ask((step + 1, part), lambda: self.data.read(part, after))
+            return batch
+
+    def _reads_ahead(self) -> bool:
+        """On a worker with a device, where batches are known in advance and reading them draws no random numbers."""
+        known = isinstance(self.batches, Dealt | Placed) and isinstance(self.data, Columns)
+        return known and self.worker is not None and self._device.type == "cuda" and self.how.micro is None
 
     def reader(self, part: int, places: NDArray[np.int64]) -> Reader:
         """Samples that are read once, before the start."""
@@ -351,16 +490,32 @@ class TorchProblem:
             raise Invalid(
                 f'{self.where(part, step)}: the loss must be one number, but has shape {shape}. Use reduction="mean" or "sum".'
             )
+        if self._device.type == "cuda" and torch.is_grad_enabled():
+            self._unseen.append((part, step, loss.detach().reshape(())))  # looking now would keep the device waiting
+        else:
+            self._require_finite(part, step, loss)
+        return loss.reshape(()).to(self._flat.dtype)
+
+    def _look_at_losses(self) -> None:
+        """Wait until the device is done with a task, and look at its losses."""
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
+        unseen, self._unseen = self._unseen, []
+        if unseen and not bool(torch.stack([loss for _, _, loss in unseen]).isfinite().all()):
+            for one in unseen:
+                self._require_finite(*one)
+
+    def _require_finite(self, part: int, step: int, loss: Tensor) -> None:
         if not bool(torch.isfinite(loss)):
             raise Invalid(
                 f"{self.where(part, step)}: the loss is {float(loss.detach())}. Lower the learning rate, clip gradients, "
                 "or look at the samples of this partition."
             )
-        return loss.reshape(()).to(self._flat.dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("loss_fn", "data", "layout", "batches", "how", "worker")
-        return {**{name: getattr(self, name) for name in names}, "model": own_copy(self.model), "context": {}, "_ready": False}
+        fresh = {"model": own_copy(self.model), "context": {}, "_ready": False, "_stays": False, "_side": None, "_fresh": 0}
+        return {**{name: getattr(self, name) for name in names}, **fresh}
 
 
 def roots(model: nn.Module, loss_fn: Any) -> dict[str, nn.Module]:

@@ -6,6 +6,8 @@ import logging
 import os
 from typing import Any
 
+import numpy as np
+
 from ..codes import cyclic_repetition, fractional_repetition, uncoded
 from ..errors import Invalid
 from ..plan.base import Plan
@@ -17,8 +19,8 @@ from ..trace import Trace, read
 log = logging.getLogger("unstraggle")
 
 
-def resolve(scheme: Any, workers: int | None, latency: Any, dim: int) -> tuple[Code, Stop | None]:
-    """The code, and the stop rule that it was planned for, if any."""
+def resolve(scheme: Any, workers: int | None, latency: Any, dim: int, samples: float = np.inf) -> tuple[Code, Stop | None]:
+    """The code, and the stop rule that it was planned for, if any. samples: of a step, which "auto" can cut into so many."""
     if isinstance(scheme, Plan):
         return _checked(scheme.code, workers), scheme.stop
     if isinstance(scheme, Code):
@@ -31,7 +33,7 @@ def resolve(scheme: Any, workers: int | None, latency: Any, dim: int) -> tuple[C
         raise Invalid(f'scheme="{scheme}" needs workers=, the number of workers.')
     if scheme == "none":
         return uncoded(workers), None
-    return (by_rule(workers), None) if latency is None else _planned(workers, latency, dim)
+    return (by_rule(workers), None) if latency is None else _planned(workers, latency, dim, samples)
 
 
 def by_rule(workers: int) -> Code:
@@ -49,7 +51,7 @@ def by_rule(workers: int) -> Code:
     return fractional_repetition(workers, s) if workers % (s + 1) == 0 else cyclic_repetition(workers, s)
 
 
-def _planned(workers: int, latency: Any, dim: int) -> tuple[Code, Stop | None]:
+def _planned(workers: int, latency: Any, dim: int, samples: float) -> tuple[Code, Stop | None]:
     """What the planner advises for recorded or modelled workers; waiting for all where it says that coding does not help.
 
     Block codes are left to those who have measured what the blocks of their network cost.
@@ -60,9 +62,9 @@ def _planned(workers: int, latency: Any, dim: int) -> tuple[Code, Stop | None]:
     log.info("%s", advice.verdict)
     if advice.chosen is None:
         return uncoded(workers), None
-    fitting = [one for one in advice.candidates if one.exact and len(one.plan.code.blocks) == 1]
-    best = min(fitting, key=lambda one: one.seen).plan
-    return best.code, best.stop
+    codes = [one for one in advice.candidates if one.exact and len(one.plan.code.blocks) == 1]
+    best = min((one for one in codes if one.plan.code.k <= samples), key=lambda one: one.seen, default=None)
+    return (uncoded(workers), None) if best is None else (best.plan.code, best.plan.stop)
 
 
 def recorded(latency: Any) -> Any:

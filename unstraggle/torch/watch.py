@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .tree import Tree
+
 LOOKED_AT = 1024
 """Numbers of each tensor that are compared in every step, spread over it."""
 
@@ -29,20 +31,42 @@ class Watch:
     def __init__(self, roots: dict[str, nn.Module], but: set[str]) -> None:
         self._roots, self._but = roots, but
         self._prints = {name: fingerprint(tensor) for name, tensor in constants(roots, but)}
-        self._scalars = dict(attributes(roots))
+        self._trees = {root: Tree(module) for root, module in roots.items()}
+        self._known: dict[tuple[str, str], dict[str, Any]] = {}
+        self._last: dict[str, Any] = {}
+        self._scalars = self._attributes()
         self.moved: set[str] = set()
         self.set: set[str] = set()
 
     def look(self) -> dict[str, Any]:
         """What differs from the start, by name: tensors and attributes. Empty where nothing does."""
-        now = dict(constants(self._roots, self._but))
+        now = dict(self._constants())
         self.moved |= {name for name, tensor in now.items() if name not in self.moved and self._differs(name, tensor)}
-        scalars = dict(attributes(self._roots))
-        if scalars != self._scalars:
+        scalars = self._attributes()
+        if scalars is not self._scalars and scalars != self._scalars:
             self.set |= {name for name, value in scalars.items() if name not in self._scalars or self._scalars[name] != value}
         found = {"tensors": {name: now[name] for name in sorted(self.moved & now.keys())}}
         found["attributes"] = {name: scalars[name] for name in sorted(self.set & scalars.keys())}
         return {kind: values for kind, values in found.items() if values}
+
+    def _constants(self) -> Iterator[tuple[str, Tensor]]:
+        """As `constants`, without a walk where the modules are those of the last look."""
+        for root, tree in self._trees.items():
+            for name, p in tree.params().items():
+                if not p.requires_grad and f"{root}.{name}" not in self._but:
+                    yield f"{root}.{name}", p
+            for name, buffer in tree.buffers().items():
+                if f"{root}.{name}" not in self._but and not name.endswith("num_batches_tracked"):
+                    yield f"{root}.{name}", buffer
+
+    def _attributes(self) -> dict[str, Any]:
+        """As `attributes`; the same object as at the last look where every module has those that it had then."""
+        modules = {(root, path): module for root, tree in self._trees.items() for path, module in tree.modules().items()}
+        if modules.keys() == self._known.keys() and all(_same(vars(modules[at]), self._known[at]) for at in modules):
+            return self._last
+        self._known = {at: dict(vars(module)) for at, module in modules.items()}
+        self._last = dict(attributes(self._roots))
+        return self._last
 
     def compare(self, others: dict[str, nn.Module]) -> None:
         """Look at every number: whatever differs from other modules has changed."""
@@ -84,6 +108,14 @@ def attributes(roots: dict[str, nn.Module]) -> Iterator[tuple[str, Any]]:
             for key, value in vars(module).items():
                 if key != "training" and type(value) in SCALARS:
                     yield f"{name}.{key}", value
+
+
+def _same(now: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether attributes are the same objects, or equal; tensors that were replaced cannot be compared like that."""
+    try:
+        return now == before
+    except (RuntimeError, ValueError):
+        return False
 
 
 def put(roots: dict[str, nn.Module], found: dict[str, Any]) -> None:

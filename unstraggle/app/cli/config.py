@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...checks import suggestion
+from ...checks import parsed_json, suggestion
 from ...errors import Invalid
 
 
@@ -90,8 +89,8 @@ def _require(path: Path, name: str, known: Any, where: str, kind: str = "option"
 def _read(path: Path, group: Any) -> dict[str, Any]:
     text = path.read_text(encoding="utf-8")
     try:
-        given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        given = parsed_json(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise Invalid(f"{path} cannot be read as {'JSON' if path.suffix == '.json' else 'TOML'}: {error}.") from None
     if not isinstance(given, dict):
         raise Invalid(f"{path} must hold a table for each command, but holds {type(given).__name__}.")

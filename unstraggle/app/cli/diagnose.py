@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from .output import console, print_json, progress_bars, save_json
-from .shared import AsJson, Folder, Key, Seed, TracePath, app
+from .shared import AsJson, Folder, Key, Seed, TracePath, Worth, app
 from .traces import read_trace
 
 if TYPE_CHECKING:
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def diagnose(trace: TracePath, key: Key = None, seed: Seed = 0, as_json: AsJson = False, out: Folder = None) -> None:
+def diagnose(
+    trace: TracePath,
+    key: Key = None,
+    worth: Worth = 0.05,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    out: Folder = None,
+) -> None:
     """Say whether stragglers are transient, persistent or caused by the data, what they cost, and what would help.
 
     Example: unstraggle diagnose out/measure
@@ -26,7 +33,7 @@ def diagnose(trace: TracePath, key: Key = None, seed: Seed = 0, as_json: AsJson 
 
     recorded = read_trace(trace, key)
     with progress_bars(as_json) as told:
-        found = run(recorded, rng=seed, progress=told)
+        found = run(recorded, rng=seed, progress=told, worth=worth)
     about = {"trace": str(trace), "key": key, "seed": seed, "rounds": len(recorded), **found.to_dict()}
     written = _save(out, about, found, recorded) if out else []
     if as_json:

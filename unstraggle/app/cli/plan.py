@@ -11,7 +11,7 @@ from rich.table import Table
 from ...checks import require_known
 from ...errors import Invalid
 from .output import busy, console, print_json, progress_bars, save_json
-from .shared import AsJson, Folder, Key, Seed, app, one_of
+from .shared import AsJson, Folder, Key, Seed, Worth, app, one_of
 from .traces import read_trace
 
 if TYPE_CHECKING:
@@ -51,9 +51,15 @@ def automatic(
     round_trip: Annotated[float, typer.Option(help="Seconds.")] = 0.0,
     master: Annotated[float | None, typer.Option(help="Bytes per second of the master's link, which all share.")] = None,
     max_bytes: Annotated[float | None, typer.Option(help="Most bytes sent per round.")] = None,
-    max_load: Annotated[int, typer.Option(help="Most partitions a worker computes in multi-message codes.")] = 4,
+    max_load: Annotated[
+        int,
+        typer.Option(
+            help="Most partitions of a worker in multi-message codes, and shares that it holds where pieces are handed out."
+        ),
+    ] = 4,
     rounds: Rounds = 20_000,
     carry: Carry = True,
+    worth: Worth = 0.05,
     seed: Seed = 0,
     as_json: AsJson = False,
     out: Folder = None,
@@ -66,7 +72,7 @@ def automatic(
     from ..plots import candidates
 
     network: dict[str, Any] = {"dim": dim, "bandwidth": bandwidth, "round_trip": round_trip, "master": master}
-    limits: dict[str, Any] = {"max_bytes": max_bytes, "max_load": max_load, "rounds": rounds, "carry": carry}
+    limits: dict[str, Any] = {"max_bytes": max_bytes, "max_load": max_load, "rounds": rounds, "carry": carry, "worth": worth}
     with progress_bars(as_json) as told:
         advice = auto(_source(source, key), workers, **network, **limits, rng=seed, progress=told)
     if not advice.candidates:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from ...checks import require_known
+from ...errors import Invalid
 from .output import console, print_json, progress_bars
 from .shared import AsJson, Seed, app, one_of, out_option
 
@@ -31,6 +32,12 @@ def reproduce(
         int, typer.Option(help="Rounds for each simulated bar or point; figures that are computed exactly need none.")
     ] = 100_000,
     quick: Annotated[bool, typer.Option("--quick", help="A look within a minute: fewer rounds, runs or workers.")] = False,
+    coco: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with COCO as it is published (annotations, train2017, val2017), for cagc-fig4.", metavar="DIR"
+        ),
+    ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
     out: Annotated[Path, out_option("Folder for picture, CSV and JSON.")] = Path("out"),
@@ -46,7 +53,8 @@ def reproduce(
         return
     require_known("figure", figure, FIGURES)
     rounds = min(rounds, QUICK_ROUNDS) if quick else rounds
-    options = {"quick": True} if quick and FIGURES[figure].has_quick else {}
+    options: dict[str, Any] = {"quick": True} if quick and FIGURES[figure].has_quick else {}
+    options |= {"coco": _coco(figure, coco)} if coco else {}
     with progress_bars(as_json) as told:
         rows = FIGURES[figure].write(out, rounds, seed, told, **options)
     if as_json:
@@ -54,6 +62,22 @@ def reproduce(
         return
     console().print(_table(FIGURES[figure].table(rows), FIGURES[figure].title))
     print(f"Written to {out}: {figure}.png, .pdf, .csv, .json")
+
+
+def _coco(figure: str, folder: Path) -> Path:
+    """A folder that has what is read of it, for a figure that reads it."""
+    from ...papers import FIGURES
+
+    if not FIGURES[figure].has_coco:
+        takes = ", ".join(name for name, entry in FIGURES.items() if entry.has_coco)
+        raise Invalid(f"{figure} trains on no pictures of COCO. Leave --coco out, or ask for {takes}.")
+    wanted = [folder / "annotations" / f"instances_{kind}.json" for kind in ("train2017", "val2017")]
+    missing = [str(path) for path in (*wanted, folder / "train2017", folder / "val2017") if not path.exists()]
+    if missing:
+        raise Invalid(
+            f"--coco {folder} needs annotations, train2017 and val2017 as they are published, but has no {missing[0]}."
+        )
+    return folder
 
 
 def _list(titles: dict[str, str], as_json: bool) -> None:

@@ -71,6 +71,7 @@ def out_option(about: str) -> Any:
 
 
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random draws; equal seeds give equal results.")]
+Worth = Annotated[float, typer.Option(min=0, max=0.99, help="Least share of the time that a change must save to be advised.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Folder = Annotated[Path | None, out_option("Folder for results and pictures.")]
 Key = Annotated[str | None, typer.Option(help="Array of an .npz file.")]

@@ -78,6 +78,7 @@ def schemes(setting: Setting) -> list[Scheme]:
         Scheme("UC-MMC", plain, in_paper=True),
         Scheme("GC-MMC-1", shared, in_paper=True),
         Scheme("GC-MMC-2", different, in_paper=True),
+        *_several(setting),
         Scheme("wait for all", uncoded(setting.n), expected=order_statistic(setting, setting.n, load=1)),
         *_repetition(setting),
         Scheme("GC-MMC-2 hybrid", hybrid(different)),
@@ -86,6 +87,12 @@ def schemes(setting: Setting) -> list[Scheme]:
         Scheme("GC-MMC-2 by span", different, by="span"),
         Scheme("hybrid by span", hybrid(different), by="span"),
     ]
+
+
+def _several(setting: Setting) -> list[Scheme]:
+    """LCC with two messages a worker, and with one for every task, which float64 cannot decode in the paper's setting."""
+    counts = [count for count in (2, setting.load) if count <= setting.load and setting.load % count == 0]
+    return [Scheme(f"LCC, {count} messages", lagrange(setting.n, setting.load, count)) for count in dict.fromkeys(counts)]
 
 
 def _repetition(setting: Setting) -> list[Scheme]:

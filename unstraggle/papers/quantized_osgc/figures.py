@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -26,6 +27,9 @@ Line = tuple[str, "Panel", str]
 
 SEEDS, TUNING = 8, 2
 REFERENCE = "proposed"
+CLOSE = ("a", "a2", "b", "c")
+"""Panels of figure 3 whose losses are on a logarithmic axis."""
+
 PAPER = ("SGD", "IS-SGD", "BGC", "EHD", "OD", "SGC", "1-bit SGC", "OSGC", "proposed")
 
 
@@ -62,7 +66,8 @@ def figure2() -> list[Comparison]:
 def figure3() -> list[Comparison]:
     """Panels with the paper's letters: a ablation, d faster workers, e error feedback, f bits sent; b and c come from a GPU.
 
-    Added are a2, the parts of the design; t, a small transformer; s, partitions that differ; p, the authors' program.
+    Added are a2, the parts of the design; e2, memories as live rounds have them; t, a small transformer; s, partitions that
+    differ; p, the authors' program.
     """
     from .training import Panel
 
@@ -78,6 +83,7 @@ def figure3() -> list[Comparison]:
     )
     rivals = ("SGC", "OSGC", "IS-SGD", "EHD", "OD", "BGC")
     memory = ("SGD", *(f"{label} + {how}" for label in rivals for how in ("EF", "scaled EF")), "proposed")
+    live = ("SGD", *(f"{label} + {how}" for label in rivals[:3] for how in ("live EF", "scaled live EF")), "proposed")
     program = ("SGD", "IS-SGD", "SGC", "OSGC, authors' program", "proposed, authors' program", "proposed")
     budgets = tuple(
         (f"{label}, B = {each * 50}", replace(base, each=each), label) for label in ("OSGC", "proposed") for each in (3, 4, 7)
@@ -88,9 +94,10 @@ def figure3() -> list[Comparison]:
         Comparison("t", "small transformer on text, B = 200", _lines(replace(base, problem="text", each=4, rate=0.5), few)),
         Comparison("d", "faster workers, psi up to 5, B = 150", _lines(replace(base, fastest=5.0), few)),
         Comparison("e", "error feedback, B = 150", _lines(base, memory)),
+        Comparison("e2", "error feedback as in live rounds, B = 150", _lines(base, live)),
         Comparison("f", "bits sent, B = 150", _lines(base, (*few, "1-bit SGC")), x="bits sent"),
         Comparison("s", "partitions sorted by label, B = 250", _lines(replace(base, problem="skewed", each=5), few)),
-        Comparison("p", "4 mini-batches, summed, B = 150", _lines(replace(base, passes=4), program)),
+        Comparison("p", "10 mini-batches, summed, B = 150", _lines(replace(base, passes=10, tuned=False), program)),
     ]
 
 
@@ -126,10 +133,14 @@ def _reproduce(
     found = studies([line for comparison in shown for line in comparison.lines], seeds, tuning, progress)
     rows = [row for comparison in shown for row in _rows(comparison, found)] + list((before or {}).get("rows", []))
     panels = dict(sorted({**{one.name: _panel(one, found) for one in shown}, **(before or {}).get("curves", {})}.items()))
+    if before:  # figure 3, whose lines of a row lie close together in the end
+        panels = {name: panel | {"log_loss": name in CLOSE} for name, panel in panels.items()}
     about = {
         "repeat": f"unstraggle reproduce {name}{' --quick' if quick else ''}",
         "setting": f"{seeds} runs per scheme and rate, on the same stragglers, batches and first parameters; rates chosen on "
         f"{tuning} other seeds; loss: mean over the last fifth of a run; 95 % intervals by Student's t",
+        "processor_minutes": round(sum(study["seconds"] for study in found.values()) / 60, 1),
+        "python": platform.python_version(),  # its manual is the text of panel t
         **({"elsewhere": {key: before[key] for key in ("repeat", "date", "hardware", "setting")}} if before else {}),
         "curves": panels,
     }
@@ -148,7 +159,11 @@ def studies(lines: Sequence[Line], seeds: int, tuning: int, progress: Progress |
     from .training import study
 
     jobs = list(dict.fromkeys((panel, label) for _, panel, label in lines))
-    jobs.sort(key=lambda job: -job[0].n * (8 if job[0].problem == "text" or "EF" in job[1] else 1))
+    jobs.sort(
+        key=lambda job: (
+            -job[0].n * job[0].passes * (8 if job[0].problem == "text" or job[1].endswith(("+ EF", "+ scaled EF")) else 1)
+        )
+    )
     found: dict[tuple[Panel, str], Any] = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(os.cpu_count() or 1, len(jobs)), context, initializer=_one_thread) as pool:
@@ -170,9 +185,10 @@ def _one_thread() -> None:
 def _rows(comparison: Comparison, found: dict[tuple[Panel, str], Any]) -> list[dict[str, Any]]:
     """A row for each line and kind of rate: final loss, its gap to the reference run by run, accuracy, bits."""
     rows = []
-    for kind in ("shared", "tuned"):
+    best = _of(comparison, found)
+    for kind in (kind for kind in ("shared", "tuned") if kind in best):
         for name, panel, label in comparison.lines:
-            study, best = found[panel, label], _of(comparison, found)
+            study = found[panel, label]
             rows.append(_row(comparison, name, panel, study, study[kind], best[kind], kind))
     return rows
 
@@ -222,7 +238,7 @@ def _panel(comparison: Comparison, found: dict[tuple[Panel, str], Any]) -> dict[
     lines = []
     for name, panel, label in comparison.lines:
         line: dict[str, Any] = {"scheme": name}
-        for kind in ("shared", "tuned"):
+        for kind in (kind for kind in ("shared", "tuned") if kind in found[panel, label]):
             runs = found[panel, label][kind]
             mean, half = mean_and_half(np.array([run.loss for run in runs]))
             half = half * (len(runs) > 2)  # of two runs it would fill the picture
@@ -242,12 +258,13 @@ def _short(values: Any) -> list[float]:
 def table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Final losses for people: a line per panel and scheme, at the shared rate and at its own, and the gap to the reference."""
     cells = [["", "one rate", "own rate", "gap", "accuracy", "at rate"]]
-    shared = {(row["panel"], row["scheme"]): row for row in rows if row["rates"] == "shared"}
-    for row in (row for row in rows if row["rates"] == "tuned"):
-        right = "" if row["accuracy"] is None else f"{row['accuracy']:.3f}"
-        left = shared.get((row["panel"], row["scheme"]))
-        values = [_cell(left, "loss") if left else "GPU", _cell(row, "loss"), _cell(row, "gap"), right, f"{row['rate']:.2g}"]
-        cells.append([f"{row['panel']} {row['scheme']}", *values])
+    kinds = {kind: {(row["panel"], row["scheme"]): row for row in rows if row["rates"] == kind} for kind in ("shared", "tuned")}
+    for name in dict.fromkeys((row["panel"], row["scheme"]) for row in rows):
+        left, right = (kinds[kind].get(name) for kind in ("shared", "tuned"))
+        row: Any = right or left
+        accuracy = "" if row["accuracy"] is None else f"{row['accuracy']:.3f}"
+        losses = [_cell(left, "loss") if left else "GPU", _cell(right, "loss") if right else ""]
+        cells.append([" ".join(name), *losses, _cell(row, "gap"), accuracy, f"{row['rate']:.2g}"])
     return cells
 
 

@@ -95,11 +95,14 @@ def against_rate(rows: Sequence[dict[str, Any]]) -> Figure:
 def curves(panels: Sequence[Mapping[str, Any]]) -> Figure:
     """Loss of every scheme: a row per panel, at one rate for all on the left, at each scheme's own best rate on the right.
 
-    A panel has title, x (its label), log, rate (if one is shared), and lines: scheme, and for shared and tuned x, mean, half.
+    A panel has title, x (its label), log, rate (if one is shared), and lines: scheme, and for shared and tuned x, mean, half;
+    log_loss, where the losses in the end are to be told apart.
     Intervals are bars at a few steps, other steps for other schemes. One legend has the paper's schemes; names that a panel
     has for itself stand beside it.
     """
-    figure = _figure(9.0, 0.5 + 2.5 * len(panels))
+    figure = _figure(
+        9.0 + 1.8 * any(line["scheme"] not in STYLE for panel in panels for line in panel["lines"]), 0.5 + 2.5 * len(panels)
+    )
     grid = figure.subplots(len(panels), 2, squeeze=False, sharey="row")
     for (left, right), panel in zip(grid, panels, strict=True):
         styles = styles_of([line["scheme"] for line in panel["lines"]])
@@ -107,7 +110,8 @@ def curves(panels: Sequence[Mapping[str, Any]]) -> Figure:
             _lines(axes, panel, kind, styles)
             axes.set_xlabel(panel["x"], fontsize=8, labelpad=1)
         _titles(left, right, panel)
-        own = [handle for handle in right.get_legend_handles_labels()[0] if _name(handle) not in STYLE]
+        drawn = right.get_legend_handles_labels()[0] or left.get_legend_handles_labels()[0]
+        own = [handle for handle in drawn if _name(handle) not in STYLE]
         if own:
             right.legend(own, [_name(h) for h in own], frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     _legend(figure)
@@ -137,8 +141,9 @@ def _titles(left: Axes, right: Axes, panel: Mapping[str, Any]) -> None:
         right.set_ylabel("training loss", fontsize=9)
         return
     left.set_title(f"({panel['name']}) {panel['title']}: one rate for all, {panel['rate']:g}", fontsize=9)
-    right.set_title("each at its own best rate", fontsize=9)
     left.set_ylabel("training loss", fontsize=9)
+    if any("tuned" in line for line in panel["lines"]):
+        right.set_title("each at its own best rate", fontsize=9)
 
 
 def _name(handle: Any) -> str:
@@ -169,10 +174,23 @@ def _lines(axes: Axes, panel: Mapping[str, Any], kind: str, styles: Mapping[str,
         look: dict[str, Any] = {"color": colour, "linestyle": dashes, "marker": marker, "markersize": 3.5, "linewidth": 1.2}
         bars = np.where(np.isfinite(half) & (mean < top), half, 0.0)
         axes.errorbar(x, np.minimum(mean, 2 * top), bars, **look, **places, elinewidth=0.8, label=line["scheme"])
-    axes.set_ylim(0, top)
+    _loss_scale(axes, panel, top)
     axes.set_xscale("log" if panel["log"] else "linear")
     axes.tick_params(labelsize=8)
     _clean(axes)
+
+
+def _loss_scale(axes: Axes, panel: Mapping[str, Any], top: float) -> None:
+    """Losses from zero, or on a logarithmic axis from a little below the least of both halves of a row."""
+    if not panel.get("log_loss"):
+        axes.set_ylim(0, top)
+        return
+    halves = [line[kind] for line in panel["lines"] for kind in ("shared", "tuned") if kind in line]
+    axes.set_yscale("log")
+    axes.set_ylim(0.85 * min(min(half["mean"]) for half in halves), top)
+    ticks = [tick for tick in (0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10) if axes.get_ylim()[0] <= tick <= top]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
 
 
 def errors(rows: Sequence[dict[str, Any]]) -> Figure:

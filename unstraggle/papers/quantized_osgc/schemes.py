@@ -36,11 +36,15 @@ def straggle_probabilities(n: int, deadline: float = 1.1, fastest: float = 2.0) 
 
 @dataclass(frozen=True, eq=False)
 class Scheme:
-    """A line of a figure: a code, or None for plain SGD that waits for everyone; and whether its workers have a memory."""
+    """A line of a figure: a code, or None for plain SGD that waits for everyone; and whether its workers have a memory.
+
+    live: memories as in rounds with real workers: what a late worker did not send is not kept, where otherwise all of it is.
+    """
 
     label: str
     code: Code | None
     feedback: Feedback | None = None
+    live: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,9 +164,10 @@ BUILD: dict[str, Callable[[Cluster], Code | None]] = {
 
 
 def scheme(label: str, cluster: Cluster) -> Scheme:
-    """A scheme by its name in the figures; "X + EF" and "X + scaled EF" give the workers of X a memory."""
+    """A scheme by its name in the figures; "X + EF" and "X + scaled EF" give X's workers a memory, "X + live EF" a live one."""
     name, _, memory = label.partition(" + ")
-    if name not in BUILD or memory not in ("", "EF", "scaled EF"):
-        raise Invalid(f"Unknown scheme {label!r}. Known: {', '.join(BUILD)}, each also with + EF or + scaled EF.")
     feedback: dict[str, Feedback | None] = {"": None, "EF": "plain", "scaled EF": "scaled"}
-    return Scheme(label, BUILD[name](cluster), feedback[memory])
+    kind = memory.replace("live ", "")
+    if name not in BUILD or kind not in feedback:
+        raise Invalid(f"Unknown scheme {label!r}. Known: {', '.join(BUILD)}, each also with + EF, + scaled EF or + live EF.")
+    return Scheme(label, BUILD[name](cluster), feedback[kind], kind != memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,6 +18,7 @@ from ...scheme.code import Code
 from ...torch.module import TorchModule
 from ...torch.two_track_adam import TwoTrackAdam
 from .problems import accuracy, mnist, python_text, shown
+from .scenes import detection, is_detection, precision
 from .schemes import Cluster, Scheme, scheme, straggle_probabilities
 
 Floats = NDArray[np.float64]
@@ -55,6 +57,8 @@ class Panel:
     every: int = 5
     passes: int = 1
     """Mini-batches a partition and step, each with messages of its own; the rate acts on the sum of their gradients."""
+    tuned: bool = True
+    """Whether schemes are also run at a rate of their own."""
 
     @property
     def p(self) -> Floats:
@@ -67,7 +71,7 @@ class Panel:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a run leaves: loss (points,) and bits sent so far (points,) at the steps shown, accuracy in the end.
+    """What a run leaves: loss (points,) and bits sent so far (points,) at the steps shown, accuracy (of detectors AP50).
 
     final: mean loss of the last fifth of the points, which is less noisy than the last.
     """
@@ -75,6 +79,8 @@ class Run:
     loss: Floats
     bits: Floats
     accuracy: float
+    params: NDArray[Any] | None = None
+    """What was learned, kept for detectors only; None of a run that diverged."""
 
     @property
     def final(self) -> float:
@@ -131,13 +137,15 @@ class Estimator:
         if code is None:
             return self.problem.gradient(params, step)[None], 32.0 * len(arrived) * self.problem.dim
         got = arrived[code.messages.worker]
-        worked = np.arange(len(got)) if self.how.feedback else np.flatnonzero(got)
+        everyone = self.how.feedback and not self.how.live
+        worked = np.arange(len(got)) if everyone else np.flatnonzero(got)
         messages = self._messages(code, params, step, worked)
         if not np.isfinite(messages).all():  # diverged; quantisers refuse such messages
             return np.full((1, self.problem.dim), np.nan), 0.0
         read = [self._sent(m, numbers, step, bool(got[m])) for m, numbers in zip(worked.tolist(), messages, strict=True)]
-        payloads = np.array(read, dtype=np.float64).reshape(len(worked), self.problem.dim)
-        return code.decoder.weights(got)[:, worked] @ payloads, self._bits(code, got)
+        used = [numbers for m, numbers in zip(worked.tolist(), read, strict=True) if got[m]]
+        payloads = np.array(used, dtype=np.float64).reshape(len(used), self.problem.dim)
+        return code.decoder.weights(got)[:, np.flatnonzero(got)] @ payloads, self._bits(code, got)
 
     def _messages(self, code: Code, params: NDArray[Any], step: int, worked: NDArray[np.int64]) -> NDArray[np.float32]:
         """(messages, dim) what the workers combine, from the partial gradients that they need."""
@@ -195,20 +203,19 @@ def _rate(panel: Panel, place: float) -> float:
 
 
 def study(panel: Panel, label: str, seeds: int, tuning: int) -> dict[str, Any]:
-    """A scheme in a panel: `seeds` runs at the shared rate and at its own best, which other seeds have chosen."""
-    own, tried = tuned_rate(panel, label, range(1000, 1000 + tuning))
-    return {
-        "scheme": label,
-        "shared": [train(panel, label, panel.rate, seed) for seed in range(seeds)],
-        "tuned": [train(panel, label, own, seed) for seed in range(seeds)],
-        "rate": own,
-        "tried": tried,
-    }
+    """A scheme in a panel: `seeds` runs at the shared rate and, unless only that counts, at its best, chosen on other seeds."""
+    begun = time.process_time()
+    found: dict[str, Any] = {"shared": [train(panel, label, panel.rate, seed) for seed in range(seeds)]}
+    found |= {"scheme": label, "rate": panel.rate, "tried": {}}
+    if panel.tuned:
+        found["rate"], found["tried"] = tuned_rate(panel, label, range(1000, 1000 + tuning))
+        found["tuned"] = [train(panel, label, found["rate"], seed) for seed in range(seeds)]
+    return found | {"seconds": time.process_time() - begun}
 
 
 @cache
 def _problem(name: str, k: int, seed: int) -> TorchModule:
-    return PROBLEMS[name](k, seed)
+    return detection(name, k, seed) if is_detection(name) else PROBLEMS[name](k, seed)
 
 
 @cache
@@ -230,5 +237,9 @@ def _run(panel: Panel, losses: list[float], bits: list[float], problem: TorchMod
     points = panel.steps // panel.every + 1
     clipped = [min(loss, CAP) if loss == loss else CAP for loss in losses]
     loss = np.array(clipped + [CAP] * (points - len(losses)))
-    right = accuracy(problem, params) if panel.problem != "text" and loss[-1] < CAP else float("nan")
-    return Run(loss, np.array(bits + [bits[-1]] * (points - len(bits))), right)
+    sent = np.array(bits + [bits[-1]] * (points - len(bits)))
+    if loss[-1] >= CAP or panel.problem == "text":
+        return Run(loss, sent, float("nan"))
+    if is_detection(panel.problem):
+        return Run(loss, sent, precision(panel.problem, problem, params), params)
+    return Run(loss, sent, accuracy(problem, params))

@@ -148,7 +148,7 @@ def _parse(line: bytes, where: str) -> dict[str, Any] | None:
         data = _DECODER.decode(line.decode())
     except _NotFinite as error:
         raise Invalid(f"{where}: a trace holds numbers and null (for never), but got {error}. Write null instead.") from None
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: nested deeper than Python can follow
         return None
     return data if isinstance(data, dict) else None
 

@@ -1,0 +1,55 @@
+"""Lasting: a problem whose tasks take as long as drawn and cannot be left. Apart, because every worker process imports it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Lasting:
+    """A task sleeps for all of its time, whoever waits or has stopped waiting: a worker looks up between two tasks only.
+
+    It sleeps and does not compute, so that many workers fit on few cores and none slows down another. speeds: (steps, workers)
+    seconds of a unit of work; steps behind the last take no time. work: units of (partition, first coordinate). The gradient of
+    partition p is (p + 1) times 1, 2, ..., so that the sum over all can be checked.
+    """
+
+    k: int
+    dim: int
+    speeds: NDArray[np.float64] = field(repr=False)
+    work: Mapping[tuple[int, int], float] = field(repr=False)
+    worker: int = 0
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float64)
+
+    def share(self, worker: int, parts: Set[int]) -> Lasting:
+        return replace(self, worker=worker)
+
+    def encode(self, matrix: Any) -> Lasting:
+        """For codes that compute on encoded data: as many partitions as it has; only their times are looked at."""
+        return replace(self, k=matrix.shape[0])
+
+    def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
+        until = time.monotonic() + self.seconds(part, where, step)
+        while (rest := until - time.monotonic()) > 0:
+            time.sleep(rest)
+        return (part + 1) * np.arange(1.0, self.dim + 1)[where]
+
+    def seconds(self, part: int, where: slice, step: int) -> float:
+        """How long the task takes on this worker."""
+        if step >= len(self.speeds):
+            return 0.0
+        return float(self.speeds[step, self.worker]) * self.work[part, where.start or 0]
+
+    @property
+    def total(self) -> NDArray[np.float64]:
+        """The gradient, summed over all partitions."""
+        return np.asarray(self.k * (self.k + 1) / 2 * np.arange(1.0, self.dim + 1))

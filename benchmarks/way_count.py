@@ -1,0 +1,126 @@
+"""Passes over vectors of a gradient's size, counted while a step runs: at the master, and on a worker beyond its backward pass.
+
+Counted are operations of torch on tensors of the whole vector's size or groups of them (not views of it), and the functions of
+this library that go over one with NumPy or a kernel. What the backward pass adds to single parameters is its own business.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from unstraggle.engines import local_worker
+from unstraggle.runtime import gather, master
+from unstraggle.runtime.serve import Job, run, share_of
+from unstraggle.torch import Coded
+
+from .way_models import perceptron, points
+
+FREE = ("empty", "detach", "alias")
+
+
+class Operations(TorchDispatchMode):
+    """Operations of torch that touch as many numbers as the vector has."""
+
+    def __init__(self, dim: int, seen: Counter[str]) -> None:
+        super().__init__()
+        self.dim, self.seen = dim, seen
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func.__name__.split(".")[0]
+        if not func.is_view and not name.startswith(FREE) and self.dim <= max(map(_numbers, [*args, out]), default=0):
+            self.seen[name] += 1
+        return out
+
+
+def _numbers(value: Any) -> int:
+    """Numbers of a tensor, or of a list of them."""
+    if isinstance(value, torch.Tensor):
+        return value.numel()
+    return sum(map(_numbers, value)) if isinstance(value, list | tuple) else 0
+
+
+def of_master(width: int = 1000) -> Counter[str]:
+    """A step of two workers, as the master sees it."""
+    seen: Counter[str] = Counter()
+    model = perceptron(width)
+    with Coded(model, nn.CrossEntropyLoss(), points(), scheme="uncoded(2)", batch_size=64, check=False) as run_:
+        run_.backward()
+        model.zero_grad()
+        smallest = sum(p.numel() for p in model.parameters())  # the head is not part of every pass
+        with Operations(smallest, seen), watched(smallest, seen):
+            run_.backward()
+    return seen
+
+
+def of_worker(width: int = 1000) -> Counter[str]:
+    """A task and its message, on a worker of the local engine, without the process around it."""
+    seen: Counter[str] = Counter()
+    with Coded(perceptron(width), nn.CrossEntropyLoss(), points(), scheme="uncoded(2)", batch_size=64, check=False) as run_:
+        share = share_of(run_.problem, run_.code, 0, checked=False)
+        worker, job = _worker(share), Job(0, 0, np.array(run_._params()), 0.0)
+        share.problem.stay()  # type: ignore[attr-defined]
+        share.problem.grad(job.params, 0)  # makes what is made once
+        with Operations(run_.problem.dim, seen), watched(run_.problem.dim, seen):
+            run(share, job, worker.send, lambda: False, lambda until: None, worker.begin)
+    return seen
+
+
+def _worker(share: Any) -> local_worker.Worker:
+    """A worker of the local engine whose notes go nowhere."""
+    import os
+
+    from unstraggle.engines.shared import Area, Board, Fd, Letter
+    from unstraggle.runtime import frame
+
+    dim, head = share.problem.dim, frame.head_size(1)
+    size = head + dim * share.dtype.itemsize
+    areas = Area(Board.size(2, 2)), Area(2 * dim * share.dtype.itemsize), Area(size)
+    notes = Fd(os.open(os.devnull, os.O_WRONLY))
+    return local_worker.Worker(
+        share, local_worker.Channels(Fd(-1), Fd(-1), notes, *areas, Letter(), ((0, size, head),), 2, 2, dim, share.dtype.str)
+    )
+
+
+@contextlib.contextmanager
+def watched(dim: int, seen: Counter[str]) -> Iterator[None]:
+    """Functions of this library that go over vectors of this size without torch."""
+
+    def count(name: str, place: int) -> Any:
+        def wrap(function: Any) -> Any:
+            def counted(*args: Any, **options: Any) -> Any:
+                if np.size(args[place]) >= 0.99 * dim:
+                    seen[name] += 1
+                return function(*args, **options)
+
+            return counted
+
+        return wrap
+
+    def put(self: Any, index: int, payload: Any, head: bytes) -> None:
+        if payload.ctypes.data != np.frombuffer(self._rooms[index], np.uint8).ctypes.data:
+            seen["copy into the slot"] += 1
+        old_put(self, index, payload, head)
+
+    def begin(self: Any, index: int) -> Any:
+        found = old_begin(self, index)
+        if found is not None:
+            seen["zeros in the slot"] += 1
+        return found
+
+    old_put, old_begin, copyto = local_worker.Worker._put, local_worker.Worker.begin, np.copyto
+    with (
+        patch.object(gather, "settled_sum", count("weighted sum", 0)(gather.settled_sum)),
+        patch.object(master, "finite", count("look at parameters", 0)(master.finite)),
+        patch.object(np, "copyto", count("copy", 0)(copyto)),
+        patch.object(local_worker.Worker, "_put", put),
+        patch.object(local_worker.Worker, "begin", begin),
+    ):
+        yield

@@ -1,0 +1,195 @@
+"""What coded training costs on one GPU, beside the step of one process: python -m benchmarks.way_gpu [RESULT.json] [minutes].
+
+bfloat16 autocast, SGD, the master's model and optimiser on the device; ms a step are the median of blocks of steps. slow: the
+messages of worker 1 may not leave before the time of one process's step, which is less than four that share a device take.
+memory: of the device, all processes, at the end. one_pass: a worker's share under repetition in one pass, beside two, and
+beside a plain pass over the same samples.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from unstraggle.latency import ShiftedExponential
+from unstraggle.torch import Coded
+
+from .common import RESULTS
+from .way_models import GPU, Setting
+
+WARM, BLOCKS, BLOCK = 5, 4, 5
+DEVICE, THREADS = "cuda", 4
+PLAIN = [(f"uncoded({n})", way, False) for n in (1, 4) for way in ("ipc", "pinned")]
+MORE = [
+    ("uncoded(4)", "ipc", True),
+    ("uncoded(2)", "ipc", False),
+    ("uncoded(2)", "pinned", False),
+    ("uncoded(1)", "host", False),
+]
+CODED = [
+    (code, "ipc", slow)
+    for code in ("fractional_repetition(4, s=1)", "work_conserving(4, load=2, pieces=2)")
+    for slow in (False, True)
+]
+QUICK = [("uncoded(1)", "ipc", False), ("uncoded(4)", "ipc", False), ("uncoded(1)", "pinned", False)]
+RUNS = [*PLAIN, *CODED, *MORE]
+
+
+def timed(step: Any) -> float:
+    """Seconds of a step: the median of some blocks of steps, each with all that the device still does."""
+    for _ in range(WARM):
+        step()
+    found = []
+    for _ in range(BLOCKS):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(BLOCK):
+            step()
+        torch.cuda.synchronize()
+        found.append((time.perf_counter() - began) / BLOCK)
+    return statistics.median(found)
+
+
+def alone(setting: Setting) -> tuple[float, list[torch.Tensor]]:
+    """One process: seconds of a step, and the gradient of the first batch."""
+    model, (inputs, targets), loss_fn = setting.build().to(DEVICE), setting.data(), nn.CrossEntropyLoss()
+    optimizer, place = torch.optim.SGD(model.parameters(), lr=1e-3), 0
+    order = np.random.default_rng((0, 0)).permutation(len(inputs))
+
+    def step() -> None:
+        nonlocal place
+        rows = torch.from_numpy(order[np.arange(place, place + setting.batch) % len(inputs)])
+        place += setting.batch
+        optimizer.zero_grad()
+        with torch.autocast(DEVICE, torch.bfloat16):
+            loss = loss_fn(model(inputs[rows].to(DEVICE)), targets[rows].to(DEVICE))
+        loss.backward()
+        optimizer.step()
+
+    step()
+    grads = [p.grad.detach().clone() for p in model.parameters() if p.grad is not None]
+    return timed(step), grads
+
+
+def coded(setting: Setting, scheme: str, way: str, late: float, grads: list[torch.Tensor]) -> dict[str, Any]:
+    """A row of the table. late: seconds before which the messages of worker 1 may not leave."""
+    model = setting.build().to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    options: dict[str, Any] = {"engine_options": {"way": way, "threads": THREADS}, "device": DEVICE, "autocast": torch.bfloat16}
+    began = time.perf_counter()
+    with Coded(model, nn.CrossEntropyLoss(), setting.data(), scheme=scheme, batch_size=setting.batch, **options) as run:
+        started = time.perf_counter() - began
+        run.backward()
+        wrong = max(
+            float((p.grad - grad).norm() / grad.norm().clamp_min(1e-12))
+            for p, grad in zip(model.parameters(), grads, strict=True)
+            if p.grad is not None
+        )
+        delays = np.where(run.code.messages.worker == 1, late, 0.0) if late else None
+        splits = []
+
+        def step() -> None:
+            optimizer.zero_grad()
+            splits.append(run.backward(delays=delays).split)
+            optimizer.step()
+
+        seconds = timed(step)
+        free, total = torch.cuda.mem_get_info()
+    split = {name: statistics.median([1e3 * getattr(one, name) for one in splits]) for name in vars(splits[0])}
+    return {
+        "ms_a_step": round(1e3 * seconds, 2),
+        "split_ms": {name: round(value, 2) for name, value in split.items()},
+        "gradient_differs": wrong,
+        "memory_gb": round((total - free) / 2**30, 1),
+        "seconds_to_start": round(started, 1),
+    }
+
+
+def one_pass(setting: Setting) -> dict[str, Any]:
+    """A worker's share under repetition, two partitions, in one pass and in two, over a plain pass over the same samples."""
+    latency, options = ShiftedExponential(rate=1.0), {"device": DEVICE, "autocast": torch.bfloat16, "engine": "virtual"}
+    scheme, loss_fn = "fractional_repetition(4, s=1)", nn.CrossEntropyLoss()
+    run = Coded(setting.build(), loss_fn, setting.data(), scheme=scheme, batch_size=setting.batch, latency=latency, **options)
+    problem, params = run.problem, np.array(run._params())
+    whole, rows = slice(0, problem.dim), np.concatenate([run.batches.rows(0, part) for part in (0, 1)])
+    batch = [one.to(DEVICE) for one in problem.data.read(0, rows)]
+
+    def plain() -> None:
+        problem.model.zero_grad()
+        with torch.autocast(DEVICE, torch.bfloat16):
+            loss = loss_fn(problem.model(batch[0]), batch[1])
+        loss.backward()
+        torch.cuda.synchronize()
+
+    total = problem.accumulate(params, 0, whole, 0, 1.0, None)
+    together = timed(lambda: problem.accumulate_all(params, (0, 1), whole, 0, 1.0, total.zero_()))
+    apart = timed(lambda: [problem.accumulate(params, part, whole, 0, 1.0, total) for part in (0, 1)])
+    base = timed(plain)
+    found = {"one_pass": together, "two_passes": apart, "plain": base}
+    ratios = {"one_pass_ratio": round(together / base, 3), "two_passes_ratio": round(apart / base, 3)}
+    return {name: round(1e3 * value, 2) for name, value in found.items()} | ratios
+
+
+def main(path: Path, minutes: float, quick: bool = False) -> None:
+    """Every run; what is done is written, and what there is no time for is left out."""
+    about = {
+        "benchmark": "way_gpu",
+        "repeat": "python -m benchmarks.way_gpu",
+        "date": date.today().isoformat(),
+        "hardware": f"{torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores",
+        "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
+        "setting": __doc__.split("\n\n")[1].replace("\n", " ").strip() if __doc__ else "",
+    }
+    rows: list[dict[str, Any]] = []
+    for setting in GPU:
+        until = time.perf_counter() + 60 * minutes / len(GPU)
+        seconds, grads = alone(setting)
+        common = {"model": setting.name, "parameters": sum(g.numel() for g in grads), "samples": setting.batch}
+        rows.append(
+            {**common, "code": "one process", "way": "", "slow": False, "ms_a_step": round(1e3 * seconds, 2), "ratio": 1.0}
+        )
+        print(json.dumps(rows[-1]), flush=True)
+        torch.cuda.empty_cache()
+        if not quick:
+            rows[-1] |= one_pass(setting)
+            print(json.dumps(rows[-1]), flush=True)
+        for scheme, way, slow in QUICK if quick else RUNS:
+            if time.perf_counter() > until:
+                print("no time left", flush=True)
+                break
+            try:
+                found = coded(setting, scheme, way, seconds if slow else 0.0, grads)
+            except Exception as error:
+                print(f"{setting.name} {scheme} {way}: {error}", flush=True)
+                continue
+            row = {
+                **common,
+                "code": scheme,
+                "way": way,
+                "slow": slow,
+                **found,
+                "ratio": round(found["ms_a_step"] / 1e3 / seconds, 3),
+            }
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+            path.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n")
+    path.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n")
+    print(
+        subprocess.run(
+            ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"], capture_output=True, text=True
+        ).stdout
+    )
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    main(Path(words[0]) if words else RESULTS / "way_gpu.json", float(words[1]) if words[1:] else 30.0, "quick" in words)

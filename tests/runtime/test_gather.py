@@ -1,0 +1,84 @@
+"""Gather: the factor and the look for numbers that are none ride along, and memory is used again."""
+
+import numpy as np
+import pytest
+
+from unstraggle import codes
+from unstraggle.blocks import block_slices
+from unstraggle.runtime.gather import Gather, Scaling
+from unstraggle.runtime.message import Message
+from unstraggle.runtime.sums import LONG, SHORT, settled_sum
+
+CODES = [
+    codes.uncoded(3),
+    codes.uncoded(11),
+    codes.fractional_repetition(6, s=1),
+    codes.cyclic_repetition(5, s=1),
+    codes.uncoded_mmc(3, load=2),
+    codes.blocks([1, 3], codes.uncoded(4), codes.fractional_repetition(4, s=1)),
+    codes.quantize(codes.uncoded(3), bits=8),
+]
+HEAD = 3
+
+
+def filled(gather, code, dim, spoil=()):
+    rng = np.random.default_rng(0)
+    partials, slices = rng.standard_normal((code.k, dim)), block_slices(dim, code.blocks)
+    gather.clear()
+    for m, block in enumerate(code.messages.block):
+        numbers = np.asarray(code.messages.coef[[m]] @ partials[:, slices[block]])[0].astype("f4")
+        numbers[list(spoil)] = np.nan
+        codec = code.messages.codec[m]
+        payload = numbers.view(np.uint8) if code.messages.plain[m] else np.asarray(codec.encode(numbers, m))
+        gather.add([Message(int(code.messages.worker[m]), m, 0, 0.0, payload)])
+    return code.decoder.weights(np.ones(len(code.messages), bool))
+
+
+@pytest.mark.parametrize("dim", [64, SHORT + 40])
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_the_factor_is_that_of_the_head_and_leaves_the_head_alone(code, dim):
+    gather = Gather(code, dim, np.dtype("f4"))
+    plain = gather.finish(filled(gather, code, dim)).copy()
+    seen = []
+    scaling = Scaling(HEAD, lambda head: seen.append(head.copy()) or 1 / 7)
+    found = gather.finish(filled(gather, code, dim), scaling)
+    assert np.array_equal(found[:, :HEAD], plain[:, :HEAD]) and np.array_equal(seen[0], plain[0, :HEAD])
+    np.testing.assert_allclose(found[:, HEAD:], plain[:, HEAD:] / 7, rtol=1e-5, atol=1e-7)
+    assert gather.finite
+
+
+@pytest.mark.parametrize("dim", [64, SHORT + 40])
+@pytest.mark.parametrize("where", [0, 40])
+def test_numbers_that_are_none_are_seen_wherever_they_stand(dim, where):
+    code = codes.uncoded(6)
+    gather = Gather(code, dim, np.dtype("f4"))
+    gather.finish(filled(gather, code, dim, spoil=[where]), Scaling(HEAD, lambda head: 1.0))
+    assert not gather.finite
+    gather.finish(filled(gather, code, dim))
+    assert gather.finite
+
+
+def test_results_are_written_again_only_when_nobody_has_them():
+    code = codes.uncoded(2)
+    gather = Gather(code, 64, np.dtype("f4"))
+    first = gather.finish(filled(gather, code, 64))
+    kept, view = first.copy(), first[0]
+    del first
+    others = {gather.finish(filled(gather, code, 64)).ctypes.data for _ in range(4)}
+    assert view.ctypes.data not in others and len(others) == 1
+    assert np.array_equal(view, kept[0])
+
+
+@pytest.mark.parametrize("length", [5, SHORT + 3, LONG + 3])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 6])
+def test_one_pass_adds_scales_and_looks(length, count):
+    rng = np.random.default_rng(count)
+    vectors = [rng.standard_normal(length).astype("f4") for _ in range(count)]
+    weights, out = rng.standard_normal(count).tolist(), np.ones(length, "f4")
+    expected = 0.5 * (1 + sum(w * v.astype(float) for w, v in zip(weights, vectors, strict=True)))
+    assert settled_sum(out, weights, vectors, False, 0.5)
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+    vectors[-1][-1] = np.inf
+    assert not settled_sum(out, weights, vectors, True, 0.5)
+    vectors[-1][-1] = 3e38
+    assert not settled_sum(out, [10.0] * count, vectors, True, 1.0)  # beyond float32

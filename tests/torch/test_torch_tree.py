@@ -1,0 +1,42 @@
+"""Tree: what a model is made of, walked again when something has come or gone."""
+
+import torch
+from torch import nn
+
+from unstraggle.torch.tree import Tree
+from unstraggle.torch.watch import Watch
+
+from ..torch_models import mlp
+
+
+def test_a_tree_knows_when_something_has_come_or_gone():
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    tree = Tree(model)
+    first = tree.params()
+    assert first == dict(model.named_parameters()) and tree.params() is first
+    assert tree.tensors().keys() == {*dict(model.named_parameters()), *dict(model.named_buffers())}
+    model[0].bias = None
+    assert tree.params().keys() == dict(model.named_parameters()).keys()
+    model.append(nn.Linear(2, 1))
+    assert tree.params().keys() == dict(model.named_parameters()).keys() and "2" in tree.modules()
+    model[1].register_buffer("more", torch.zeros(1))
+    tree.params()
+    assert "1.more" in tree.buffers()
+    model[2].weight = nn.Parameter(torch.ones(1, 2))
+    assert tree.params()["2.weight"] is model[2].weight
+
+
+def test_a_watch_sees_attributes_that_change_and_come():
+    model = mlp()
+    model[0].temperature, model[0].mask = 1.0, torch.ones(2)
+    watch = Watch({"model": model}, set())
+    assert watch.look() == {}
+    model[0].mask = torch.zeros(2)  # cannot be compared as others can
+    assert watch.look() == {}
+    model[0].temperature = 2.0
+    assert watch.look() == {"attributes": {"model.0.temperature": 2.0}}
+    model[0].more = "new"
+    assert watch.look()["attributes"] == {"model.0.temperature": 2.0, "model.0.more": "new"}
+    model.append(nn.Linear(3, 3))
+    model[6].requires_grad_(False)
+    assert {"model.6.weight", "model.6.bias"} <= watch.look()["tensors"].keys()

@@ -1,0 +1,64 @@
+"""The gradient's way on a CPU: parameters and messages are used where they stand."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ..torch_models import coded, mlp, table
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def within(tensor, array):
+    begin = array.__array_interface__["data"][0]
+    return begin <= tensor.data_ptr() < begin + array.nbytes
+
+
+def test_a_worker_views_its_parameters_where_they_stand_and_adds_where_it_is_told():
+    with coded(mlp(), data=table(), scheme="uncoded(2)") as run:
+        problem = run.problem
+        params, other = (np.array(run._params()) for _ in range(2))
+        params.flags.writeable = False
+        expected = problem.grad(params, 0, step=0)
+        assert not any(within(p, params) for p in problem.model.parameters())
+        problem.stay()
+        total = np.zeros(problem.dim, problem.dtype)
+        for given in (other, params):
+            total[:] = 0
+            found = problem.accumulate(given, 0, slice(0, problem.dim), 0, 1.0, total)
+            assert all(within(p, given) for p in problem.model.parameters())
+        assert found is total and np.array_equal(total, expected)
+        wide = params.astype(np.float64)  # another type: a copy
+        assert np.allclose(problem.accumulate(wide, 0, slice(0, problem.dim), 0, 1.0, None), expected, atol=1e-6)
+        assert not any(within(p, wide) for p in problem.model.parameters())
+
+
+def test_gradients_are_views_of_what_was_decoded():
+    model = mlp()
+    with coded(model, data=table(), scheme="fractional_repetition(4, s=1)") as run:
+        run.backward()
+        storages = {p.grad.untyped_storage().data_ptr() for p in model.parameters()}
+        assert len(storages) == 1
+        before = [p.grad.clone() for p in model.parameters()]
+        run.backward()  # adds up, and the memory of the first is not written again
+        assert {p.grad.untyped_storage().data_ptr() for p in model.parameters()} == storages
+        assert all(not torch.equal(p.grad, old) for p, old in zip(model.parameters(), before, strict=True))
+
+
+def test_parameters_are_written_once_into_the_memory_of_the_workers():
+    model = nn.Linear(6, 3)
+    with coded(model, data=table(), scheme="uncoded(2)", engine="local") as run:
+        for side in (0, 1, 0):
+            room = run._params()
+            assert room is run.master.engine._sides[side]
+            assert np.array_equal(room[run.layout.places["bias"]], model.bias.detach().numpy())
+            run.backward()
+            with torch.no_grad():
+                model.bias += 1

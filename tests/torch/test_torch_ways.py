@@ -1,0 +1,195 @@
+"""Ways between workers on devices and the master, with memory of the host in place of a device; a GPU runs the same tests."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from unstraggle import Invalid, codes
+from unstraggle.runtime.gather import Gather, Scaling
+from unstraggle.runtime.message import Message
+from unstraggle.torch import ways
+from unstraggle.torch.device_gather import DeviceGather
+from unstraggle.torch.layout import ALIGNED, alignment
+from unstraggle.torch.ways import Ipc, Pinned, way_of
+
+from ..torch_models import coded, mlp, table
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
+SCHEMES = [
+    "uncoded(2)",
+    "fractional_repetition(4, s=1)",
+    "correlated_mmc(3, load=2, order=2)",
+    "work_conserving(2, load=2, pieces=2)",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def trained(steps=3, device="cpu", home="cpu", scheme="uncoded(2)", **options):
+    """A model after some steps, and what the steps said."""
+    model = mlp().to(home)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    with coded(model, nn.CrossEntropyLoss(), table(), scheme=scheme, device=device, **options) as run:
+        infos = []
+        for _ in range(steps):
+            optimizer.zero_grad()
+            infos.append(run.backward())
+            optimizer.step()
+    return [p.detach().cpu() for p in model.parameters()], infos
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("way", ["ipc", "pinned"])
+def test_a_way_gives_the_steps_of_any_other(device, scheme, way):
+    reference, expected = trained(scheme=scheme)
+    found, infos = trained(device=device, home=device, scheme=scheme, engine="local", engine_options={"way": way})
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(found, reference, strict=True))
+    assert all(info.exact for info in infos)
+    assert [info.loss for info in infos] == pytest.approx([info.loss for info in expected], rel=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_worker_that_is_killed_finds_everything_again(device):
+    model = mlp().to(device)
+    options = {"engine": "local", "engine_options": {"way": "ipc"}, "device": device}
+    with coded(model, data=table(), scheme="uncoded(2)", **options) as run:
+        run.backward()
+        engine = run.master.engine
+        assert isinstance(engine._way, Ipc) and next(iter(model.parameters())).grad.device.type == device
+        os.kill(engine.pid(1), signal.SIGKILL)
+        model.zero_grad()
+        assert run.backward().exact
+        again = [p.grad.cpu() for p in model.parameters()]
+    twin = mlp()
+    with coded(twin, data=table(), scheme="uncoded(2)") as run:
+        run.backward()
+        twin.zero_grad()
+        run.backward()
+    assert all(torch.allclose(a, p.grad, rtol=1e-4, atol=1e-6) for a, p in zip(again, twin.parameters(), strict=True))
+
+
+def test_what_stands_whole_is_not_touched_when_a_worker_is_asked_again():
+    way = Ipc("cpu", 3, np.dtype("f4"), messages=1)
+    way.open([], {})
+    here = way.begin(0)
+    here += torch.arange(3.0)
+    way.deliver(0, here)
+    assert torch.equal(way.lend(0), torch.zeros(3)) and way.params(0) is not way.params(0)
+    other = torch.ones(3)
+    way.deliver(0, other)
+    assert torch.equal(here, other)
+    way.close()
+
+
+@pytest.mark.parametrize("code", [codes.uncoded(5), codes.cyclic_repetition(5, s=2), codes.uncoded(1)])
+def test_a_device_adds_as_the_host_does(code):
+    dim, rng = 40, np.random.default_rng(0)
+    numbers = [rng.standard_normal(dim).astype("f4") for _ in range(len(code.messages))]
+    host = Gather(code, dim, np.dtype("f4"))
+    there = DeviceGather(code, dim, [torch.from_numpy(one) for one in numbers])
+    got = np.arange(len(numbers)) % 4 != 1 if len(numbers) == 5 and code.load > 1 else np.ones(len(numbers), bool)
+    scaling = Scaling(2, lambda head: 1 / float(head[1]))
+    found = []
+    for gather in (host, there):
+        for m in np.flatnonzero(got):
+            message = Message(int(code.messages.worker[m]), int(m), 0, 0.0, numbers[m].view(np.uint8))
+            gather.check(message)
+            gather.add([message])
+        found.append(torch.as_tensor(gather.finish(code.decoder.weights(got), scaling)).clone().numpy())
+        assert gather.finite
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-5)
+    numbers[0][7] = np.nan
+    there.finish(code.decoder.weights(got), scaling)
+    assert not there.finite
+    assert there.broken([Message(0, 0, 0, 0.0, numbers[0].view(np.uint8))]) == [0]
+    there.clear()
+    assert not there.finish(code.decoder.weights(got)).any()
+
+
+def test_a_device_refuses_what_the_host_would():
+    gather = DeviceGather(codes.uncoded(2), 4, [torch.zeros(4)] * 2)
+    for wrong, word in [
+        ((0, 1, 16, None), "no message 1 of worker 0"),
+        ((0, 0, 15, None), "but 15 came"),
+        ((0, 0, 16, 5), "checksum"),
+    ]:
+        worker, index, size, checksum = wrong
+        with pytest.raises(Invalid, match=word):
+            gather.check(Message(worker, index, 0, 0.0, np.zeros(size, np.uint8), checksum))
+
+
+KIND = np.dtype("f4")
+
+
+def test_the_way_is_chosen_by_what_fits(monkeypatch):
+    plain = codes.uncoded(2)
+    monkeypatch.setattr(ways.cudart, "can_share", lambda device: True)
+    assert way_of(["cpu"], "cpu", plain, 8, KIND, "auto") is None
+    assert way_of(["cuda:0"], "cuda:0", plain, 8, KIND, "host") is None
+    assert isinstance(way_of(["cuda:0"], "cuda:0", plain, 8, KIND, "auto"), Ipc)
+    assert isinstance(way_of(["cuda:0"], "cpu", plain, 8, KIND, "auto"), Pinned)
+    assert isinstance(way_of(["cuda:0", "cuda:1"], "cuda:0", plain, 8, KIND, "auto"), Pinned)
+    monkeypatch.setattr(ways.cudart, "can_share", lambda device: False)
+    assert isinstance(way_of(["cuda:0"], "cuda:0", plain, 8, KIND, "auto"), Pinned)
+    with pytest.raises(Invalid, match="cannot share memory"):
+        way_of(["cuda:0"], "cuda:0", plain, 8, KIND, "ipc")
+    with pytest.raises(Invalid, match="on one device"):
+        way_of(["cuda:0"], "cpu", plain, 8, KIND, "ipc")
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        (codes.quantize(codes.uncoded(2), bits=8), "quantises"),
+        (codes.blocks([1, 1], codes.uncoded(2), codes.fractional_repetition(2, s=1)), "blocks"),
+        (codes.reed_solomon(4, s=1), "complex"),
+    ],
+)
+def test_what_does_not_fit_keeps_to_the_host(code, word):
+    assert way_of(["cuda:0"], "cuda:0", code, 8, KIND, "auto") is None
+    with pytest.raises(Invalid, match=word):
+        way_of(["cuda:0"], "cuda:0", code, 8, KIND, "ipc")
+
+
+def test_problems_of_the_host_have_no_way():
+    from unstraggle.engines import Local
+    from unstraggle.problems import LeastSquares
+
+    problem = LeastSquares.split(np.eye(2), np.ones(2), parts=2)
+    with pytest.raises(Invalid, match="way is one of auto, ipc"):
+        Local(problem, way="wire")
+    with pytest.raises(Invalid, match="for problems on devices"):
+        Local(problem, way="ipc").open(codes.uncoded(2))
+
+
+def test_parameters_of_accelerators_begin_at_round_places():
+    assert alignment(["cpu"], codes.uncoded(2)) == 1
+    assert alignment(["cuda:0"], codes.blocks([1, 1], codes.uncoded(2), codes.fractional_repetition(2, s=1))) == 1
+    assert alignment(["cuda:0"], codes.uncoded(2)) == ALIGNED
+
+
+def test_gaps_between_parameters_change_nothing(monkeypatch):
+    monkeypatch.setattr("unstraggle.torch.coded.alignment", lambda devices, code: 16)
+    reference, _ = trained(scheme="fractional_repetition(4, s=1)", steps=2)
+    monkeypatch.undo()
+    found, _ = trained(scheme="fractional_repetition(4, s=1)", steps=2)
+    assert all(torch.equal(a, b) for a, b in zip(found, reference, strict=True))
+
+
+def test_workers_on_several_devices_pass_through_their_own():
+    way = Pinned(("meta", "cpu"), "cpu", 4, KIND)
+    way.join(3, [np.zeros(4, "f4")] * 2, {1: np.zeros(16, np.uint8)})
+    assert way.params(0).device.type == way.begin(1).device.type == "cpu"
+    way.join(2, [np.zeros(4, "f4")] * 2, {1: np.zeros(16, np.uint8)})
+    assert way.params(0).device.type == "meta"

@@ -1,0 +1,213 @@
+"""Intake: the messages of one round. Which are here, which may still come, what follows from them; no I/O, and no decisions."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..scheme.code import Code
+from ..scheme.decoders import Decoded, decode, is_exact
+from ..scheme.recovery import By, Tracker, recovery_of
+from .events import Finished
+from .handout import Handout
+from .instructions import Tell
+
+
+class Intake:
+    """Messages of workers that go through their programs by themselves: each is sent once, and nothing is said meanwhile.
+
+    got, pending: (M,) what is here, and what may still come. dropped: what will not, though its worker is alive. A code that
+    hands out tasks has `SumsOnRequest`; where the two differ, this class says what the plain case is.
+    """
+
+    def __init__(self, code: Code) -> None:
+        self._code, self.senders = code, code.messages.worker
+        self.got: NDArray[np.bool_] = np.zeros(len(code.messages), dtype=bool)
+        self.pending: NDArray[np.bool_] = np.ones(len(code.messages), dtype=bool)
+        self.dropped: set[int] = set()
+        self.count = 0
+        self._trackers: dict[By, Tracker] = {}
+        self._decoded: tuple[int, Decoded] | None = None
+
+    # What the round asks
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing more can come by itself."""
+        return self.count == len(self.got) or not self.pending.any()
+
+    @property
+    def settled(self) -> bool:
+        """Whether all is here that still can come, once not everything can."""
+        return self.exhausted
+
+    @property
+    def busy(self) -> tuple[int, ...]:
+        """Who is at a task that was handed out."""
+        return ()
+
+    def expects(self, message: int, ticket: int) -> bool:
+        """Whether a message that came is one to keep."""
+        return not self.got[message]
+
+    def recovered(self, by: By) -> bool:
+        """Whether the rule, or the span, says that the exact gradient can be decoded from what is here."""
+        return self.tracker(by).met
+
+    def reachable(self, by: By) -> bool:
+        """Whether it would say so if all came that still may."""
+        possible, rule = self.got | self.pending, self._code.decoder.rule
+        return bool(rule.met(possible) if by == "rule" and rule else is_exact(self._code.decoder, possible))
+
+    @property
+    def decoded(self) -> Decoded:
+        """What the decoder makes of what is here. It is asked once for a set of messages."""
+        if self._decoded is None or self._decoded[0] != self.count:
+            self._decoded = self.count, decode(self._code.decoder, self.got)
+        return self._decoded[1]
+
+    def tracker(self, by: By) -> Tracker:
+        if by not in self._trackers:
+            tracker = self._trackers[by] = recovery_of(self._code, by).begin()
+            for message in np.flatnonzero(self.got).tolist():
+                tracker.add(message)
+        return self._trackers[by]
+
+    def alarm(self) -> float | None:
+        """When to look again although nothing has come."""
+        return None
+
+    # What happens. Each gives the words that follow
+
+    def take(self, message: int) -> None:
+        """A message came that was expected."""
+        self.got[message], self.pending[message] = True, False
+        self.count += 1
+        self.dropped.discard(message)
+        for tracker in self._trackers.values():
+            tracker.add(message)
+
+    def drop(self, message: int, clock: float) -> list[Tell]:
+        """A message will not come, or came damaged."""
+        if not self.got[message]:
+            self.pending[message] = False
+            self.dropped.add(message)
+        return []
+
+    def expect(self, worker: int) -> None:
+        """A worker has its order: what it owes may come."""
+        self._set(worker, True)
+
+    def lose(self, worker: int, clock: float) -> list[Tell]:
+        """Nothing more will come from a worker."""
+        self._set(worker, False)
+        return []
+
+    def join(self, worker: int, clock: float) -> list[Tell]:
+        """A worker begins with its order, or goes on with it."""
+        return []
+
+    def finished(self, event: Finished, clock: float) -> list[Tell]:
+        """A worker has done a task of this round. Its program has said what comes next."""
+        return []
+
+    def freed(self, worker: int, clock: float) -> list[Tell]:
+        """A worker has left a task of an earlier round."""
+        return []
+
+    def tick(self, clock: float) -> list[Tell]:
+        """Time has passed."""
+        return []
+
+    def settle(self) -> list[Tell]:
+        """Not everything can come: the round takes what still can."""
+        return []
+
+    def again(self) -> list[Tell] | None:
+        """What to say when messages may have vanished; None: their orders must be given again."""
+        return None
+
+    def _set(self, worker: int, comes: bool) -> None:
+        mine = self.senders == worker
+        self.pending[mine] = comes and ~self.got[mine]
+        self.dropped -= set(np.flatnonzero(mine).tolist())
+
+
+class SumsOnRequest(Intake):
+    """Messages of a code that hands out tasks: one sum a worker, sent when asked, and again if the worker did more since.
+
+    Who does what, and which results count, is the `Handout`'s business.
+    """
+
+    def __init__(self, code: Code, number: int, busy: tuple[int, ...]) -> None:
+        super().__init__(code)
+        self._handout = Handout(code, number, busy)
+
+    @property
+    def exhausted(self) -> bool:
+        """A sum that is here may be asked for again, so that only workers that are gone make an end."""
+        return not self.pending.any()
+
+    @property
+    def settled(self) -> bool:
+        return self.exhausted or self._handout.settled
+
+    @property
+    def busy(self) -> tuple[int, ...]:
+        return tuple(sorted(self._handout.occupied))
+
+    def expects(self, message: int, ticket: int) -> bool:
+        """Whether it is the sum that was asked for last."""
+        return self._handout.expects(int(self.senders[message]), ticket)
+
+    def recovered(self, by: By) -> bool:
+        return self._handout.complete
+
+    def reachable(self, by: By) -> bool:
+        return self._handout.reachable()
+
+    @property
+    def decoded(self) -> Decoded:
+        return Decoded(self._handout.weights(len(self.got)), float(np.sqrt(1 - self._handout.covered())))
+
+    def alarm(self) -> float | None:
+        return self._handout.alarm()
+
+    def take(self, message: int) -> None:
+        """Its worker may get more to do and be asked again: it stays pending."""
+        self.count += not self.got[message]
+        self.got[message] = True
+        self._handout.arrived(int(self.senders[message]))
+
+    def drop(self, message: int, clock: float) -> list[Tell]:
+        return self._handout.damaged(int(self.senders[message]), clock)
+
+    def lose(self, worker: int, clock: float) -> list[Tell]:
+        super().lose(worker, clock)
+        return self._handout.lose(worker, clock)
+
+    def join(self, worker: int, clock: float) -> list[Tell]:
+        return self._handout.join(worker, clock)
+
+    def finished(self, event: Finished, clock: float) -> list[Tell]:
+        return self._handout.finished(event.worker, event.task, event.epoch, clock)
+
+    def freed(self, worker: int, clock: float) -> list[Tell]:
+        return self._handout.freed(worker, clock)
+
+    def tick(self, clock: float) -> list[Tell]:
+        return self._handout.tick(clock)
+
+    def settle(self) -> list[Tell]:
+        return self._handout.settle()
+
+    def again(self) -> list[Tell] | None:
+        return self._handout.again()
+
+    def _set(self, worker: int, comes: bool) -> None:
+        self.pending[self.senders == worker] = comes
+
+
+def intake_of(code: Code, number: int, busy: tuple[int, ...]) -> Intake:
+    """What takes in the messages of a round. busy: workers that are still at a task of an earlier one."""
+    return Intake(code) if code.handing is None else SumsOnRequest(code, number, busy)

@@ -1,0 +1,84 @@
+"""DeviceGather: messages that lie where a device reads them, to the gradient on the device. `runtime.gather` for those."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import Invalid
+from ..runtime import frame
+from ..runtime.gather import Scaling
+from ..runtime.message import Message
+from ..scheme.code import Code
+from .device_sum import device_sum
+
+
+class DeviceGather:
+    """The messages of one round at a time, added in one pass at the end: on a device that takes less than a round trip.
+
+    slots: the numbers of each message. home: where the sum is made, if not where they are; then each is copied as it comes, on
+    a stream of its own, while others are awaited. finite: whether the last result was.
+    """
+
+    def __init__(self, code: Code, dim: int, slots: Sequence[Tensor], home: torch.device | None = None) -> None:
+        self._code, self._dim, self._slots, self._home = code, dim, slots, home
+        self._senders, self._size = code.messages.worker.tolist(), dim * slots[0].itemsize
+        away = home is not None and home.type == "cuda"
+        self._stream = torch.cuda.Stream(home) if away else None  # type: ignore[no-untyped-call]
+        self._copies: dict[int, Tensor] = {}
+        self.finite = True
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the messages: a new round starts."""
+        self._here: dict[int, Tensor] = {}
+
+    def check(self, message: Message) -> None:
+        """Refuse a message that is not what the code says, or whose envelope was damaged."""
+        index, size = message.index, len(message.payload)
+        if not 0 <= index < len(self._senders) or self._senders[index] != message.worker:
+            raise Invalid(f"{self._code.name} has no message {index} of worker {message.worker}.")
+        if size != self._size:
+            raise Invalid(f"Message {index} has {self._size} bytes of payload, but {size} came.")
+        if message.checksum is not None and frame.checksum(message.payload) != message.checksum:
+            raise Invalid(f"The payload of message {index} does not agree with its checksum.")
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """Take checked messages, which stay where they are until the round is over."""
+        for message in messages:
+            self._here[message.index] = self._slots[message.index] if self._home is None else self._copied(message.index)
+
+    def finish(self, weights: NDArray[Any], scaling: Scaling | None = None) -> Tensor:
+        """(tracks, dim) the decoded gradient on the device. weights: (tracks, M)."""
+        used = [m for m in sorted(self._here) if weights[:, m].any()]
+        scaling = scaling or Scaling(0, lambda head: 1.0)
+        if self._stream is not None:
+            torch.cuda.current_stream(self._home).wait_stream(self._stream)
+        heads = [self._here[m][: scaling.head] for m in used]
+        head = np.real(weights[:, used]) @ torch.stack(heads).double().cpu().numpy() if used else np.zeros((1, scaling.head))
+        factor = scaling.of(head[0])
+        total = torch.empty((len(weights), self._dim), dtype=self._slots[0].dtype, device=self._home or self._slots[0].device)
+        fine = [self._sum(total[track], used, np.real(row), factor) for track, row in enumerate(weights)]
+        total[:, : scaling.head] = torch.from_numpy(head)
+        self.finite = bool(np.isfinite(head).all()) and all(bool(one) for one in fine)
+        return total
+
+    def broken(self, messages: Sequence[Message]) -> list[int]:
+        """The workers in whose numbers there is NaN or infinity."""
+        return sorted({m.worker for m in messages if not bool(self._slots[m.index].isfinite().all())})
+
+    def _sum(self, out: Tensor, used: list[int], row: NDArray[Any], factor: float) -> Any:
+        terms = [m for m in used if row[m] != 0]
+        return device_sum(out, [factor * float(row[m]) for m in terms], [self._here[m] for m in terms])
+
+    def _copied(self, index: int) -> Tensor:
+        """A message on the way to the device of the sum."""
+        if index not in self._copies:
+            self._copies[index] = torch.empty(self._dim, dtype=self._slots[0].dtype, device=self._home)
+        with torch.cuda.stream(self._stream):
+            return self._copies[index].copy_(self._slots[index], non_blocking=True)

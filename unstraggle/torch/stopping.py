@@ -1,0 +1,46 @@
+"""Stopping inside a task: hooks that look between layers whether the round is over."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from ..runtime.serve import Abandoned
+
+_known: weakref.WeakKeyDictionary[nn.Module, Stopping] = weakref.WeakKeyDictionary()
+
+
+class Stopping:
+    """Looks before the forward pass of every layer and, in the backward pass, whenever the gradient of a parameter is done.
+
+    Hooks of parameters leave the graph alone, which those of modules do not. A layer is a module without others inside it; a
+    model that was compiled is one layer. Buffers and gradients are set anew when the next task begins, wherever one is left.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.stopped: Callable[[], bool] = lambda: False
+        for layer in _layers(model):
+            layer.register_forward_pre_hook(self._look)
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self._look)  # type: ignore[no-untyped-call]
+
+    def _look(self, *_: Any) -> None:
+        if self.stopped():
+            raise Abandoned
+
+
+def heed(model: nn.Module, stopped: Callable[[], bool]) -> None:
+    """Raise `Abandoned` inside the passes of a model as soon as `stopped()`; in place of what was asked there before."""
+    if model not in _known:
+        _known[model] = Stopping(model)
+    _known[model].stopped = stopped
+
+
+def _layers(model: nn.Module) -> list[nn.Module]:
+    if any(hasattr(module, "_orig_mod") for module in model.modules()):
+        return [model]
+    return [module for module in model.modules() if not any(module.children())]
