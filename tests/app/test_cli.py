@@ -41,6 +41,7 @@ def test_reproduce_lists_and_writes(tmp_path):
         (("simulate", GC, "--latency", "Expnential(1)"), "Unknown latency model 'Expnential'. Did you mean Exponential?"),
         (("reproduce", "fig99"), "Unknown figure 'fig99'. Known: mmc-fig1"),
         (("reproduce", "mc-fig1"), "Did you mean mmc-fig1?"),
+        (("reproduce", "cagc-fig2", "--quick", "--full"), "needs --quick or --full"),
         (("bench", "quantize"), "Unknown benchmark 'quantize'. Did you mean quantise?"),
         (("plan", "blocks", "Exponential(1)", "-n", "4", "--dim", "10", "--method", "optmal"), "Did you mean optimal?"),
         (("fit", "."), "has no trace.jsonl. Record one: unstraggle measure"),

@@ -1,4 +1,4 @@
-"""Exact one-message codes: all survivor sets for small n, many for large n (spec tests 1 and 2)."""
+"""Exact one-message codes: all survivor sets for small n, many for large n."""
 
 from itertools import combinations
 

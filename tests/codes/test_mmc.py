@@ -1,4 +1,4 @@
-"""Multi-message codes, clusters and hybrids: identities and orderings, round by round (spec test 4)."""
+"""Multi-message codes, clusters and hybrids: identities and orderings, round by round."""
 
 import numpy as np
 import pytest

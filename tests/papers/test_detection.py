@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,6 +125,17 @@ def test_coco_is_read_scaled_and_labelled(tmp_path):
     assert problem.k == 4 and problem.dim == sum(p.numel() for p in detector(3, 2).parameters())
     with pytest.raises(Invalid, match="too few for 50"):
         scenes.detection(f"coco:{tmp_path}", 50, 0)
+
+
+def test_labels_of_boxes_do_not_cover_each_other():
+    """Of those on the page: each in the picture, and at most one pair of them closer than a line."""
+    shown = json.loads((Path(__file__).parents[2] / "papers/quantized_osgc/cagc-fig4.json").read_text())["picture"]
+    for found in (some for kind in shown["found"].values() for some in kind.values()):
+        taken = []
+        for one in found:
+            taken.append(figure4._place(one["box"], taken, 1.0))
+        assert all(0 <= x <= 22.5 and 3 <= y <= 31 for x, y in taken)
+        assert not [1 for i, (x, y) in enumerate(taken) for a, b in taken[:i] if abs(x - a) < 9.5 and abs(y - b) < 3.2]
 
 
 def test_the_figure_is_written(tmp_path, monkeypatch):

@@ -1,7 +1,9 @@
 """The reproduction of [C]: bit allocations of figure 1, and training runs that are what a real master would do."""
 
 import json
+from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +29,7 @@ from unstraggle.papers.quantized_osgc.training import Estimator, Panel, Run, tra
 
 torch.set_num_threads(1)  # many small products
 N = 10
+PAGE = Path(__file__).parents[2] / "papers" / "quantized_osgc"
 MEASURED = tuple(1000.0 / 4**bits for bits in range(2, 17))
 
 
@@ -242,6 +245,57 @@ def test_figures_are_written(tmp_path, monkeypatch):
     assert len(saved["curves"]["a"]["lines"][0]["shared"]["mean"]) == 2
     assert set(saved["curves"]) == {"a", "b", "c"} and "H200" in saved["elsewhere"]["hardware"]
     assert len(quantized_osgc_figures.table(rows)) == len(rows) and (tmp_path / "cagc-fig3.png").stat().st_size > 10_000
+
+
+def test_the_usual_run_fits_into_ten_minutes_on_two_cores():
+    """By the processor time of the full one, which is in the results: runs and looks for a rate are fewer in proportion."""
+    (usual, looks), (full, most) = (quantized_osgc_figures.RUNS[effort] for effort in ("usual", "full"))
+    for name in ("cagc-fig2", "cagc-fig3"):
+        found = json.loads((PAGE / f"{name}.json").read_text())
+        assert found["repeat"] == f"unstraggle reproduce {name} --full" and found["rows"][0]["runs"] == full
+        assert found["processor_minutes"] * max(usual / full, looks / most) / 2 <= 8
+
+
+def test_another_seed_runs_on_other_seeds(monkeypatch):
+    """Runs and looks for a rate share no seed, neither with one another nor with those of the first set."""
+    asked = []
+
+    class Here:
+        def __init__(self, *_, **__): ...
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_): ...
+        def submit(self, study, panel, label, runs, others):
+            asked.append((set(runs), set(others)))
+            done = Future()
+            done.set_result({})
+            return done
+
+    monkeypatch.setattr(quantized_osgc_figures, "ProcessPoolExecutor", Here)
+    for seed in (0, 1):
+        quantized_osgc_figures.studies([("SGD", Panel(), "SGD")], 8, 2, seed, None)
+    assert asked[0] == (set(range(8)), {1000, 1001})
+    assert len(set.union(*(some for both in asked for some in both))) == 2 * (8 + 2)
+
+
+def test_lines_of_a_panel_can_be_told_apart_without_colour():
+    for comparison in (*quantized_osgc_figures.figure2(), *quantized_osgc_figures.figure3()):
+        styles = quantized_osgc_figures.plots.styles_of([name for name, _, _ in comparison.lines])
+        looks = [(style.line, style.marker) for style in styles.values()]
+        assert len(set(looks)) == len(looks), comparison.name
+
+
+def test_losses_in_the_end_stand_beside_every_panel_of_figure_3():
+    """With the names of all lines; who diverged is named, and has no point."""
+    saved = json.loads((PAGE / "cagc-fig3.json").read_text())
+    panels = {name: saved["curves"][name] for name in ("a2", "d", "p")}
+    rows = [row for row in saved["rows"] if row["panel"] in panels]
+    axes = quantized_osgc_figures.plots.curves(list(panels.values()), rows).axes[2::3]
+    names = [[tick.get_text() for tick in one.get_yticklabels()] for one in axes]
+    assert [len(some) for some in names] == [len(panel["lines"]) for panel in panels.values()]
+    assert "SGC (1 of 8 diverged)" in names[1] and "proposed, equal bits" in names[0]
+    assert [len(one.containers) for one in axes] == [6, 5, 4]
 
 
 def test_every_figure_names_its_reference():

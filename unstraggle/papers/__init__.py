@@ -21,13 +21,15 @@ from .quantized_osgc import logistic as quantized_osgc_logistic
 class Figure(NamedTuple):
     """What a figure shows, the function that writes it into a folder and returns its rows, how these become a table.
 
-    has_quick: whether the function takes quick=True. has_coco: whether it takes a folder coco= with COCO's pictures.
+    has_quick, has_full: whether the function takes quick=True, or full=True for as many runs as the results in papers/ have.
+    has_coco: whether it takes a folder coco= with COCO's pictures.
     """
 
     title: str
     write: Callable[..., list[dict[str, Any]]]
     table: Callable[[list[dict[str, Any]]], list[list[str]]]
     has_quick: bool = False
+    has_full: bool = False
     has_coco: bool = False
 
 
@@ -79,12 +81,14 @@ FIGURES: Mapping[str, Figure] = {
         quantized_osgc_figures.reproduce_figure2,
         quantized_osgc_figures.table,
         has_quick=True,
+        has_full=True,
     ),
     "cagc-fig3": Figure(
         "ablation, heterogeneity, error feedback and bits sent, paper C figure 3",
         quantized_osgc_figures.reproduce_figure3,
         quantized_osgc_figures.table,
         has_quick=True,
+        has_full=True,
     ),
     "cagc-fig4": Figure(
         "detections on a picture, paper C figure 4; on COCO's with --coco",

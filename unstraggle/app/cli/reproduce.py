@@ -32,6 +32,10 @@ def reproduce(
         int, typer.Option(help="Rounds for each simulated bar or point; figures that are computed exactly need none.")
     ] = 100_000,
     quick: Annotated[bool, typer.Option("--quick", help="A look within a minute: fewer rounds, runs or workers.")] = False,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="As many training runs as the results in papers/ have: cagc-fig2 and cagc-fig3, a quarter of an hour."),
+    ] = False,
     coco: Annotated[
         Path | None,
         typer.Option(
@@ -52,8 +56,11 @@ def reproduce(
         _list({name: entry.title for name, entry in FIGURES.items()}, as_json)
         return
     require_known("figure", figure, FIGURES)
+    if quick and full:
+        raise Invalid("reproduce needs --quick or --full, but got both. Leave one out.")
     rounds = min(rounds, QUICK_ROUNDS) if quick else rounds
     options: dict[str, Any] = {"quick": True} if quick and FIGURES[figure].has_quick else {}
+    options |= {"full": True} if full and FIGURES[figure].has_full else {}
     options |= {"coco": _coco(figure, coco)} if coco else {}
     with progress_bars(as_json) as told:
         rows = FIGURES[figure].write(out, rounds, seed, told, **options)

@@ -80,9 +80,8 @@ def block_sizes(rows: Sequence[dict[str, Any]]) -> Figure:
     axes = figure.subplots()
     for number, row in enumerate(rows):
         sizes = [value for key, value in row.items() if key.startswith("s=")]
-        axes.plot(
-            range(len(sizes)), sizes, "o-", markersize=4, color=COLOURS[number], label=f"{row['method']}: {row['runtime']:.3g}"
-        )
+        look: dict[str, Any] = {"color": COLOURS[number], "markersize": 4, "label": f"{row['method']}: {row['runtime']:.3g}"}
+        axes.plot(range(len(sizes)), sizes, ("o-", "s--", "^:")[number % 3], **look)
     axes.set(xlabel="stragglers tolerated by a block", ylabel="coordinates in the block", yscale="log")
     axes.set_xticks(range(0, len(sizes), max(1, len(sizes) // 10)))
     axes.legend(frameon=False, fontsize=8, title="expected runtime", title_fontsize=8)

@@ -66,13 +66,13 @@ def _measured(name: str, cost: float, free: Any, kept: Any) -> dict[str, Any]:
 def _picture(rows: Sequence[dict[str, Any]]) -> Figure:
     figure = _figure(6.0, 3.2)
     axes = figure.subplots()
-    for shift, (key, colour, label) in (
-        (-0.2, ("free, exact", BLUE, "free workers")),
-        (0.2, ("carry-over", ORANGE, "carry-over")),
+    for shift, (key, look) in (
+        (-0.2, ("free, exact", {"color": BLUE, "label": "free workers"})),
+        (0.2, ("carry-over", {"color": ORANGE, "label": "carry-over", "hatch": "//", "edgecolor": "white", "linewidth": 0})),
     ):
         halves = [row.get(f"{key}_half", 0.0) for row in rows]
         places = [number + shift for number in range(len(rows))]
-        axes.barh(places, [row[key] for row in rows], 0.38, xerr=halves, color=colour, label=label)
+        axes.barh(places, [row[key] for row in rows], 0.38, xerr=halves, **look)
     axes.set_yticks(range(len(rows)), [row["method"] for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel(f"expected runtime (1e7), N = {N}")

@@ -25,7 +25,8 @@ Progress = Callable[[str, int, int], None]
 Line = tuple[str, "Panel", str]
 """Name in the figure, setting, scheme."""
 
-SEEDS, TUNING = 8, 2
+RUNS = {"quick": (2, 1), "usual": (4, 1), "full": (8, 2)}
+"""Runs per scheme and rate, and seeds on which rates are chosen. The usual ones take eight minutes on two cores at most."""
 REFERENCE = "proposed"
 CLOSE = ("a", "a2", "b", "c")
 """Panels of figure 3 whose losses are on a logarithmic axis."""
@@ -94,7 +95,7 @@ def figure3() -> list[Comparison]:
         Comparison("t", "small transformer on text, B = 200", _lines(replace(base, problem="text", each=4, rate=0.5), few)),
         Comparison("d", "faster workers, psi up to 5, B = 150", _lines(replace(base, fastest=5.0), few)),
         Comparison("e", "error feedback, B = 150", _lines(base, memory)),
-        Comparison("e2", "error feedback as in live rounds, B = 150", _lines(base, live)),
+        Comparison("e2", "live error feedback, B = 150", _lines(base, live)),
         Comparison("f", "bits sent, B = 150", _lines(base, (*few, "1-bit SGC")), x="bits sent"),
         Comparison("s", "partitions sorted by label, B = 250", _lines(replace(base, problem="skewed", each=5), few)),
         Comparison("p", "10 mini-batches, summed, B = 150", _lines(replace(base, passes=10, tuned=False), program)),
@@ -106,45 +107,60 @@ def _lines(panel: Panel, labels: Sequence[str]) -> tuple[Line, ...]:
 
 
 def reproduce_figure2(
-    out: Path, rounds: int = 0, seed: int = 0, progress: Progress | None = None, quick: bool = False
+    out: Path,
+    rounds: int = 0,
+    seed: int = 0,
+    progress: Progress | None = None,
+    quick: bool = False,
+    full: bool = False,
 ) -> list[dict[str, Any]]:
     """Write cagc-fig2.png, .pdf, .csv and .json."""
-    return _reproduce("cagc-fig2", figure2(), out, progress, quick)
+    return _reproduce("cagc-fig2", figure2(), out, seed, progress, _effort(quick, full))
 
 
 def reproduce_figure3(
-    out: Path, rounds: int = 0, seed: int = 0, progress: Progress | None = None, quick: bool = False
+    out: Path,
+    rounds: int = 0,
+    seed: int = 0,
+    progress: Progress | None = None,
+    quick: bool = False,
+    full: bool = False,
 ) -> list[dict[str, Any]]:
     """Write cagc-fig3.png, .pdf, .csv and .json; panels b and c are drawn from runs on a GPU that were made before."""
-    return _reproduce("cagc-fig3", figure3(), out, progress, quick, full_size.known())
+    return _reproduce("cagc-fig3", figure3(), out, seed, progress, _effort(quick, full), full_size.known())
+
+
+def _effort(quick: bool, full: bool) -> str:
+    return "quick" if quick else "full" if full else "usual"
 
 
 def _reproduce(
     name: str,
     comparisons: list[Comparison],
     out: Path,
+    seed: int,
     progress: Progress | None,
-    quick: bool,
+    effort: str,
     before: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Train, draw and write. before: panels and rows of runs that were made elsewhere."""
-    seeds, tuning = (2, 1) if quick else (SEEDS, TUNING)
-    shown = [_quick(comparison) for comparison in comparisons] if quick else comparisons
-    found = studies([line for comparison in shown for line in comparison.lines], seeds, tuning, progress)
+    seeds, tuning = RUNS[effort]
+    shown = [_quick(comparison) for comparison in comparisons] if effort == "quick" else comparisons
+    found = studies([line for comparison in shown for line in comparison.lines], seeds, tuning, seed, progress)
     rows = [row for comparison in shown for row in _rows(comparison, found)] + list((before or {}).get("rows", []))
     panels = dict(sorted({**{one.name: _panel(one, found) for one in shown}, **(before or {}).get("curves", {})}.items()))
     if before:  # figure 3, whose lines of a row lie close together in the end
         panels = {name: panel | {"log_loss": name in CLOSE} for name, panel in panels.items()}
     about = {
-        "repeat": f"unstraggle reproduce {name}{' --quick' if quick else ''}",
+        "repeat": f"unstraggle reproduce {name}{'' if effort == 'usual' else f' --{effort}'}{f' --seed {seed}' if seed else ''}",
         "setting": f"{seeds} runs per scheme and rate, on the same stragglers, batches and first parameters; rates chosen on "
-        f"{tuning} other seeds; loss: mean over the last fifth of a run; 95 % intervals by Student's t",
+        f"{tuning} other seed{'s' * (tuning > 1)}; loss: mean over the last fifth of a run; 95 % intervals by Student's t",
         "processor_minutes": round(sum(study["seconds"] for study in found.values()) / 60, 1),
         "python": platform.python_version(),  # its manual is the text of panel t
         **({"elsewhere": {key: before[key] for key in ("repeat", "date", "hardware", "setting")}} if before else {}),
         "curves": panels,
     }
-    save(out, name, rows, plots.curves(list(panels.values())), about)
+    save(out, name, rows, plots.curves(list(panels.values()), rows if before else ()), about)
     return rows
 
 
@@ -154,10 +170,16 @@ def _quick(comparison: Comparison) -> Comparison:
     return replace(comparison, title=comparison.title.split(",")[0] + ", quick", lines=lines)
 
 
-def studies(lines: Sequence[Line], seeds: int, tuning: int, progress: Progress | None) -> dict[tuple[Panel, str], Any]:
-    """All runs of all lines, in as many processes as there are cores; the same setting and scheme is trained once."""
+def studies(
+    lines: Sequence[Line], seeds: int, tuning: int, seed: int, progress: Progress | None
+) -> dict[tuple[Panel, str], Any]:
+    """All runs of all lines, in as many processes as there are cores; the same setting and scheme is trained once.
+
+    seed: which set of seeds: 0 has the first `seeds` of them, 1 the next ones, and so on; rates are chosen on others.
+    """
     from .training import study
 
+    runs, others = range(seed * seeds, (seed + 1) * seeds), range(1000 + 10**6 * seed, 1000 + 10**6 * seed + tuning)
     jobs = list(dict.fromkeys((panel, label) for _, panel, label in lines))
     jobs.sort(
         key=lambda job: (
@@ -167,7 +189,7 @@ def studies(lines: Sequence[Line], seeds: int, tuning: int, progress: Progress |
     found: dict[tuple[Panel, str], Any] = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(os.cpu_count() or 1, len(jobs)), context, initializer=_one_thread) as pool:
-        waiting = {pool.submit(study, panel, label, seeds, tuning): (panel, label) for panel, label in jobs}
+        waiting = {pool.submit(study, panel, label, runs, others): (panel, label) for panel, label in jobs}
         for done, future in enumerate(as_completed(waiting)):
             found[waiting[future]] = future.result()
             if progress:

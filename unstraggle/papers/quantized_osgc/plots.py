@@ -21,7 +21,9 @@ NAMES = {
     "equal": "equal bits",
     "relaxation": "relaxation, rounded",
 }
-MARKS = {"dp": "o-", "fast": "x:", "subsets": "+-.", "greedy": "s--", "equal": "v--", "relaxation": "^--"}
+MARKS = {"dp": "o-", "fast": "x:", "subsets": "+-.", "greedy": "s--", "equal": "v:", "relaxation": "^-."}
+WIDE: dict[str, Any] = {"linewidth": 4.5, "markersize": 11, "markerfacecolor": "none", "alpha": 0.5}
+"""Look of a curve on which others lie: it shows around them."""
 
 
 class Style(NamedTuple):
@@ -46,8 +48,8 @@ STYLE = {
 }
 """The schemes of the paper; lines of other names take the colour of the scheme that they begin with."""
 
-SPARE = tuple((line, marker) for marker in "^Dv>PX*<sod" for line in (":", "--", "-."))
-"""Lines and markers of other names, of which each takes the first that its panel does not have yet."""
+SPARE = tuple(((":", "--", "-.")[i % 3], "^Dv>PX*<sod"[i % 11]) for i in range(33))
+"""Lines and markers of other names, of which each takes the first that its panel does not have yet; neighbours differ in both."""
 
 
 def objectives(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> Figure:
@@ -59,7 +61,8 @@ def objectives(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> Figure
         for number, method in enumerate(methods):
             line = [(row["B/n"], row[method]) for row in mine if row[method] is not None]
             if line:
-                axes.plot(*zip(*line, strict=True), MARKS[method], color=COLOURS[number], markersize=5, label=NAMES[method])
+                look: dict[str, Any] = {"color": COLOURS[number], "markersize": 6} | (WIDE if method == "dp" else {})
+                axes.plot(*zip(*line, strict=True), MARKS[method], **look, label=NAMES[method])
         axes.axhline(mine[0]["no quantiser"], color=GREY, linestyle=":", linewidth=1, label="no quantiser: the limit")
         axes.set_title(f"n = {n}, gamma {'= 1' if gamma == 1 else 'balanced, so that it changes with B'}", fontsize=9)
         axes.set(ylabel="objective F", ylim=(0, None))
@@ -92,37 +95,61 @@ def against_rate(rows: Sequence[dict[str, Any]]) -> Figure:
     return figure
 
 
-def curves(panels: Sequence[Mapping[str, Any]]) -> Figure:
+def curves(panels: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]] = ()) -> Figure:
     """Loss of every scheme: a row per panel, at one rate for all on the left, at each scheme's own best rate on the right.
 
     A panel has title, x (its label), log, rate (if one is shared), and lines: scheme, and for shared and tuned x, mean, half;
     log_loss, where the losses in the end are to be told apart.
-    Intervals are bars at a few steps, other steps for other schemes. One legend has the paper's schemes; names that a panel
-    has for itself stand beside it.
+    Intervals are bars at a few steps, other steps for other schemes. With rows of results, a third part of each row has the
+    final loss of every line, by its name; without, one legend has the paper's schemes.
     """
-    figure = _figure(
-        9.0 + 1.8 * any(line["scheme"] not in STYLE for panel in panels for line in panel["lines"]), 0.5 + 2.5 * len(panels)
-    )
-    grid = figure.subplots(len(panels), 2, squeeze=False, sharey="row")
-    for (left, right), panel in zip(grid, panels, strict=True):
+    figure = _figure(12.0 if rows else 9.0, 0.5 + 2.5 * len(panels))
+    grid = figure.subplots(len(panels), 2 + bool(rows), squeeze=False, width_ratios=(3, 3, 2) if rows else (1, 1))
+    for (left, right, *ends), panel in zip(grid, panels, strict=True):
+        right.sharey(left)
         styles = styles_of([line["scheme"] for line in panel["lines"]])
         for axes, kind in ((left, "shared"), (right, "tuned")):
             _lines(axes, panel, kind, styles)
             axes.set_xlabel(panel["x"], fontsize=8, labelpad=1)
         _titles(left, right, panel)
-        drawn = right.get_legend_handles_labels()[0] or left.get_legend_handles_labels()[0]
-        own = [handle for handle in drawn if _name(handle) not in STYLE]
-        if own:
-            right.legend(own, [_name(h) for h in own], frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    _legend(figure)
+        for axes in ends:
+            _final(axes, panel, [row for row in rows if row["panel"] == panel["name"]], styles)
+    if not rows:
+        _legend(figure)
     return figure
+
+
+def _final(axes: Axes, panel: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], styles: Mapping[str, Style]) -> None:
+    """Final losses with their intervals, by name: at own rates where there are such; runs that diverged are not in the picture."""
+    kind = "tuned" if any(row["rates"] == "tuned" for row in rows) else "shared"
+    mine = [row for row in rows if row["rates"] == kind]
+    whole = [row for row in mine if not row["diverged"] or row["accuracy"] is None]
+    for place, row in ((place, row) for place, row in enumerate(mine) if row in whole):
+        colour, dashes, marker = styles[row["scheme"]]
+        bar = axes.errorbar(row["loss"], place, xerr=row["loss_half"], color=colour, marker=marker or "o", markersize=4.5)
+        bar.lines[2][0].set_linestyle(dashes)
+    ends = [row["loss"] + sign * row["loss_half"] for row in whole for sign in (-1, 1)]
+    margin = 0.06 * (max(ends) - min(ends))
+    axes.set_xlim(min(ends) - margin, max(ends) + margin)
+    axes.set_yticks(range(len(mine)), [_ended(row, row in whole) for row in mine])
+    axes.yaxis.tick_right()
+    axes.set_ylim(len(mine) - 0.5, -0.5)
+    axes.set_xlabel("training loss in the end, ± 95 %", fontsize=8, labelpad=1)
+    axes.tick_params(labelsize=8 if len(mine) < 12 else 7)
+    _clean(axes)
+    axes.spines["left"].set_visible(False)
+
+
+def _ended(row: Mapping[str, Any], shown: bool) -> str:
+    """The name of a line, and how many of its runs diverged where its mean is not shown."""
+    return str(row["scheme"]) if shown else f"{row['scheme']} ({row['diverged']} of {row['runs']} diverged)"
 
 
 def styles_of(names: Sequence[str]) -> dict[str, Style]:
     """A style for each line of a panel.
 
     >>> styles_of(["SGD", "OSGC, B = 150", "OSGC, B = 200"])["OSGC, B = 200"]
-    Style(colour='#0072b2', line='--', marker='^')
+    Style(colour='#0072b2', line='--', marker='D')
     """
     found = {name: STYLE[name] for name in names if name in STYLE}
     for name in [name for name in names if name not in STYLE]:
@@ -207,7 +234,7 @@ def errors(rows: Sequence[dict[str, Any]]) -> Figure:
             axes.plot(x, y, color=colour, linestyle=dashes, marker=marker, markersize=4, linewidth=1.2, label=name)
         axes.axhline(mine[0]["limit"], color=GREY, linestyle=":", linewidth=1, label="no quantiser")
         axes.set_yscale("log")
-        axes.set_xlabel("bits sent per coordinate and step, mean", fontsize=8)
+        axes.set_xlabel("bits sent per coordinate and step", fontsize=8)
         axes.set_title(f"d = {size:,}", fontsize=9)
         _clean(axes)
     figure.axes[0].set_ylabel("E|estimate - gradient|² / |gradient|²")

@@ -202,14 +202,14 @@ def _rate(panel: Panel, place: float) -> float:
     return float(f"{panel.rate * 3**place:.4g}")
 
 
-def study(panel: Panel, label: str, seeds: int, tuning: int) -> dict[str, Any]:
-    """A scheme in a panel: `seeds` runs at the shared rate and, unless only that counts, at its best, chosen on other seeds."""
+def study(panel: Panel, label: str, seeds: range, tuning: range) -> dict[str, Any]:
+    """A scheme in a panel: a run per seed at the shared rate and, unless only that counts, at its best, chosen on `tuning`."""
     begun = time.process_time()
-    found: dict[str, Any] = {"shared": [train(panel, label, panel.rate, seed) for seed in range(seeds)]}
+    found: dict[str, Any] = {"shared": [train(panel, label, panel.rate, seed) for seed in seeds]}
     found |= {"scheme": label, "rate": panel.rate, "tried": {}}
     if panel.tuned:
-        found["rate"], found["tried"] = tuned_rate(panel, label, range(1000, 1000 + tuning))
-        found["tuned"] = [train(panel, label, found["rate"], seed) for seed in range(seeds)]
+        found["rate"], found["tried"] = tuned_rate(panel, label, tuning)
+        found["tuned"] = [train(panel, label, found["rate"], seed) for seed in seeds]
     return found | {"seconds": time.process_time() - begun}
 
 
