@@ -1,7 +1,8 @@
 """Numbers on the pages of papers/: how they are read, and which are left over when those of the results are taken away.
 
-A fact is what a result says, in the words of the page: it has to be there. A setting is a number that is not measured: a parameter, a
-claim of the paper, a name, an equation. Tables are compared with the results whole; code and links have tests in tests/house.
+A fact is what a result says, in the words of the page: it has to be there. A setting is a number that is not measured: a
+parameter, a claim of the paper, a name, an equation. Tables are compared with the results whole; code and links have tests in
+tests/house.
 """
 
 import importlib.util

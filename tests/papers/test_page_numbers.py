@@ -177,6 +177,7 @@ def noise_facts():
         f"{float(shared['median']):.1f} and {worst[3]}.",
     ]
 
+
 MMC_SETTINGS = [
     "Ulukus, 2019, [arXiv 1903.01974",
     "K = 40 workers and partitions, r = 10, one draw X = 0.01 + Exp(10) a worker",

@@ -34,7 +34,10 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A look within a minute: fewer rounds, runs or workers.")] = False,
     full: Annotated[
         bool,
-        typer.Option("--full", help="As many training runs as the results in papers/ have: cagc-fig2 and cagc-fig3, a quarter of an hour."),
+        typer.Option(
+            "--full",
+            help="As many training runs as the results in papers/ have: cagc-fig2 and cagc-fig3, a quarter of an hour.",
+        ),
     ] = False,
     coco: Annotated[
         Path | None,

@@ -82,7 +82,7 @@ def _marked(name: str, in_paper: Sequence[str]) -> str:
 
 def _same(rows: Sequence[dict[str, Any]], name: str, other: str) -> bool:
     """Whether two curves cannot be told apart over more than half of the picture."""
-    return 2 * sum(abs(row[name] - row[other]) <= 0.01 * abs(row[name]) for row in rows) > len(rows)
+    return bool(2 * sum(abs(row[name] - row[other]) <= 0.01 * abs(row[name]) for row in rows) > len(rows))
 
 
 def time_against_load(rows: Sequence[dict[str, Any]], limit: float, title: str) -> Figure:

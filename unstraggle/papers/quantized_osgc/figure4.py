@@ -46,8 +46,9 @@ def reproduce_figure4(
         "repeat": f"unstraggle reproduce cagc-fig4{' --quick' if quick else ''}{f' --coco {coco}' if coco else ''}"
         f"{f' --seed {seed}' if seed else ''}",
         "setting": f"n = k = {panel.n}, B = {panel.each * panel.n}, {panel.steps} steps of Adam, {seeds} runs per scheme and "
-        f"rate, on the same stragglers, batches and first parameters; rates chosen on {tuning} other seed; AP50 on held-out "
-        "pictures; 95 % intervals by Student's t; the picture is the first held-out one, the detectors those of the first seed",
+        f"rate, on the same stragglers, batches and first parameters; rates chosen on {tuning} other "
+        f"seed{'s' * (tuning > 1)}; AP50 on held-out pictures; 95 % intervals by Student's t; the picture is the first "
+        "held-out one, the detectors those of the first seed",
         "processor_minutes": round(sum(study["seconds"] for study in found.values()) / 60, 1),
         "picture": shown,
     }
@@ -151,14 +152,15 @@ def _draw(axes: Axes, shown: dict[str, Any], objects: Sequence[dict[str, Any]], 
 
 
 def _place(box: Sequence[float], taken: Sequence[tuple[float, float]], scale: float) -> tuple[float, float]:
-    """Left and lower end of a label inside the picture, at a corner of its box where no other label is; scale: pixels of 1/32.
+    """Left and lower end of a label in the picture: at a corner of its box, or beside it, where no other is. scale: side / 32.
 
     >>> _place([2, 8, 12, 20], [], 1.0), _place([2, 8, 12, 20], [(1.0, 9.0)], 1.0)
     ((2.0, 8.0), (2.0, 20.0))
     """
     wide, high, side = 9.5 * scale, 3.2 * scale, 32 * scale
     left, top, right, bottom = box
-    corners = [(x, y) for y in (top, bottom, (top + bottom) / 2) for x in (left, right - wide)]
+    lines = (top, bottom, (top + bottom) / 2, *np.arange(high, side, high))
+    corners = [(x, y) for y in lines for x in (left, right - wide)]
     inside = [(min(max(float(x), 0.0), side - wide), min(max(float(y), high), side - 1)) for x, y in corners]
     free = (at for at in inside if all(abs(at[0] - x) >= wide or abs(at[1] - y) >= high for x, y in taken))
     return next(free, inside[0])
@@ -166,14 +168,14 @@ def _place(box: Sequence[float], taken: Sequence[tuple[float, float]], scale: fl
 
 def table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Precision for people, and the scores with which the picture's objects were found."""
-    cells = [["", "AP50, one rate", "scores", "AP50, own rate", "gap", "scores", "at rate"]]
+    cells = [["AP50", "one rate", "scores", "own rate", "gap", "scores", "at rate"]]
     known = {(row["scheme"], row["rates"]): row for row in rows}
     for label in dict.fromkeys(row["scheme"] for row in rows):
         left, right = known[label, "shared"], known[label, "tuned"]
-        gap = f"{right['gap']:+.3f} ± {right['gap_half']:.3f}"
+        gap = f"{right['gap']:+.2f} ±{right['gap_half']:.2f}"
         cells.append([label, _cell(left), left["scores"], _cell(right), gap, right["scores"], f"{right['rate']:.2g}"])
     return cells
 
 
 def _cell(row: dict[str, Any]) -> str:
-    return f"{row['AP50']:.3f} ± {row['AP50_half']:.3f}"
+    return f"{row['AP50']:.2f} ±{row['AP50_half']:.2f}"

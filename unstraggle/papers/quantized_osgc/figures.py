@@ -151,8 +151,9 @@ def _reproduce(
     panels = dict(sorted({**{one.name: _panel(one, found) for one in shown}, **(before or {}).get("curves", {})}.items()))
     if before:  # figure 3, whose lines of a row lie close together in the end
         panels = {name: panel | {"log_loss": name in CLOSE} for name, panel in panels.items()}
+    options = ("" if effort == "usual" else f" --{effort}") + (f" --seed {seed}" if seed else "")
     about = {
-        "repeat": f"unstraggle reproduce {name}{'' if effort == 'usual' else f' --{effort}'}{f' --seed {seed}' if seed else ''}",
+        "repeat": f"unstraggle reproduce {name}{options}",
         "setting": f"{seeds} runs per scheme and rate, on the same stragglers, batches and first parameters; rates chosen on "
         f"{tuning} other seed{'s' * (tuning > 1)}; loss: mean over the last fifth of a run; 95 % intervals by Student's t",
         "processor_minutes": round(sum(study["seconds"] for study in found.values()) / 60, 1),

@@ -31,7 +31,9 @@ def known() -> dict[str, Any]:
 def condensed(result: Mapping[str, Any], reference: str = "proposed") -> dict[str, Any]:
     """Panels with curves and rows with losses, from a result of the benchmark: runs at the rate chosen for each scheme."""
     about = {key: result[key] for key in ("repeat", "date", "hardware", "setting")}
-    about["setting"] = about["setting"].replace("gap: to OSGC", f"gap: to {reference}")  # the benchmark's own lines have another
+    about["setting"] = about["setting"].replace(
+        "gap: to OSGC", f"gap: to {reference}"
+    )  # the benchmark's own lines have another
     panels, rows = {}, []
     for name, task in PANELS.items():
         mine = {line["scheme"]: _runs(result, line) for line in result["summary"] if line["task"] == task and line["chosen"]}

@@ -49,7 +49,7 @@ STYLE = {
 """The schemes of the paper; lines of other names take the colour of the scheme that they begin with."""
 
 SPARE = tuple(((":", "--", "-.")[i % 3], "^Dv>PX*<sod"[i % 11]) for i in range(33))
-"""Lines and markers of other names, of which each takes the first that its panel does not have yet; neighbours differ in both."""
+"""Lines and markers of other names: each takes the first that its panel does not have yet. Neighbours differ in both."""
 
 
 def objectives(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> Figure:
@@ -120,14 +120,14 @@ def curves(panels: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]
 
 
 def _final(axes: Axes, panel: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], styles: Mapping[str, Style]) -> None:
-    """Final losses with their intervals, by name: at own rates where there are such; runs that diverged are not in the picture."""
+    """Final losses with their intervals, by name, at own rates where there are such; means with diverged runs are left out."""
     kind = "tuned" if any(row["rates"] == "tuned" for row in rows) else "shared"
     mine = [row for row in rows if row["rates"] == kind]
     whole = [row for row in mine if not row["diverged"] or row["accuracy"] is None]
     for place, row in ((place, row) for place, row in enumerate(mine) if row in whole):
         colour, dashes, marker = styles[row["scheme"]]
         bar = axes.errorbar(row["loss"], place, xerr=row["loss_half"], color=colour, marker=marker or "o", markersize=4.5)
-        bar.lines[2][0].set_linestyle(dashes)
+        bar.lines[2][0].set(linestyle=dashes)
     ends = [row["loss"] + sign * row["loss_half"] for row in whole for sign in (-1, 1)]
     margin = 0.06 * (max(ends) - min(ends))
     axes.set_xlim(min(ends) - margin, max(ends) + margin)
