@@ -43,6 +43,9 @@ def block_facts():
         f"N = 30 ({100 * lost[30]:.0f} % wrong) and N = 35 ({100 * lost[35]:.0f} % wrong)",
         f"puts {sizes['optimum']['s=19']:,} coordinates",
         *carried_facts(),
+        "0.25 and 1 need {:g} for four coordinates with s = 1, {:g} with s = 2, and {:g} with s = (1, 1, 2, 2)".format(
+            *(row["runtime"] for row in tables.rows_of("bcgc-fig1"))
+        ),
     ]
 
 
@@ -58,6 +61,9 @@ def carried_facts():
 
 
 BLOCK_SETTINGS = [
+    "## Figures 1 and 2: an example (N = 4)",
+    "figure 2 shows two vectors",
+    "unit of work takes 0.1, 0.1,",
     "the number of workers N (mu = 1e-3)",
     "against log10 mu (N = 20)",
     "block sizes (N = 20, mu = 1e-3)",

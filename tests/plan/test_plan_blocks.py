@@ -18,6 +18,7 @@ from unstraggle.latency import (
     TwoSpeed,
     Weibull,
 )
+from unstraggle.papers.block_coordinate import example
 from unstraggle.plan import block_sizes
 from unstraggle.plan.block_sizes import METHODS, levels, rounded
 from unstraggle.plan.rivals import equaliser, project, tandon_work
@@ -102,6 +103,14 @@ def test_golden_codes_of_figure_1():
 def test_figure_2_pairs():
     assert levels(np.array([0, 2, 3, 1])).tolist() == [1, 1, 2, 2, 2, 3]
     assert levels(np.array([1, 3, 0, 2])).tolist() == [0, 1, 1, 1, 3, 3]
+
+
+def test_figures_1_and_2_are_drawn_from_the_same_numbers(tmp_path):
+    assert [row["runtime"] for row in example.reproduce_figure1(tmp_path)] == [2.0, 1.2, 1.0]
+    for row in example.reproduce_figure2(tmp_path):
+        sizes, of_each = (np.array([int(one) for one in row[key].split()]) for key in "xs")
+        assert levels(sizes).tolist() == of_each.tolist()
+    assert {path.name for path in tmp_path.glob("*.png")} == {"bcgc-fig1.png", "bcgc-fig2.png"}
 
 
 @given(st.lists(st.integers(0, 6), min_size=2, max_size=7).filter(any), st.integers(0, 10**6))

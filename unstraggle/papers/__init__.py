@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from .block_coordinate import carry_over as block_coordinate_carry
 from .block_coordinate import claims as block_coordinate_claims
+from .block_coordinate import example as block_coordinate_example
 from .block_coordinate import figures as block_coordinate
 from .mmc_clustering import claims as mmc_claims
 from .mmc_clustering import figure1 as mmc_clustering
@@ -48,6 +49,16 @@ FIGURES: Mapping[str, Figure] = {
         "other joint laws, the master's link, rule and span, beyond paper A's figure",
         mmc_claims.reproduce_claims,
         mmc_claims.table,
+    ),
+    "bcgc-fig1": Figure(
+        "an example of four workers, paper B figure 1",
+        block_coordinate_example.reproduce_figure1,
+        block_coordinate_example.table,
+    ),
+    "bcgc-fig2": Figure(
+        "redundancies and block sizes, paper B figure 2",
+        block_coordinate_example.reproduce_figure2,
+        block_coordinate_example.table,
     ),
     "bcgc-fig3": Figure(
         "optimal block sizes, paper B figure 3", block_coordinate.reproduce_figure3, block_coordinate.sizes_table
