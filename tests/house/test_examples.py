@@ -1,4 +1,4 @@
-"""Every example runs, in a short form, as a process."""
+"""Every example runs, in a short form."""
 
 import importlib.util
 import re
@@ -12,7 +12,7 @@ import pytest
 import unstraggle as us
 from unstraggle.testing import check_code, check_engine
 
-from ..commands import run_process, run_script
+from ..commands import run_script
 
 FOLDER = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py"))
@@ -23,14 +23,12 @@ SMALLER = {
     "resnet.py": "blocks([2, 1], uncoded(2), cyclic_repetition(2, s=1))",
 }
 """The scheme of an example with two workers instead of four."""
-AS_A_PROCESS = "digits.py"
-"""The others run in this process, whose workers need not import PyTorch again."""
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_example(script):
     words = ["--steps", "8", *(["--scheme", SMALLER[script]] if script in SMALLER else [])]
-    done = run_process(FOLDER / script, *words) if script == AS_A_PROCESS else run_script(FOLDER / script, *words)
+    done = run_script(FOLDER / script, *words)  # in this process, whose workers need not import PyTorch again
     assert done.returncode == 0, done.stderr
     losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", done.stdout)]
     assert len(losses) == 2 and losses[-1] < losses[0]
