@@ -4,6 +4,7 @@ python examples/shuttle.py
 """
 
 import argparse
+from itertools import islice
 
 import numpy as np
 from river.datasets import Shuttle
@@ -15,9 +16,10 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--steps", type=int, default=200)
     options.add_argument("--code", default="fractional_repetition(4, s=1)")
+    options.add_argument("--rows", type=int, help="how many readings, by default all")
     args = options.parse_args()
 
-    rows = [(list(x.values()), y) for x, y in Shuttle()]
+    rows = [(list(x.values()), y) for x, y in islice(Shuttle(), args.rows)]
     features, labels = np.array([x for x, _ in rows], dtype=float), np.array([y for _, y in rows])
     features = np.column_stack([np.ones(len(labels)), (features - features.mean(axis=0)) / features.std(axis=0)])
 

@@ -83,6 +83,8 @@ def test_wrong_numbers_of_partitions_and_options():
         Master(codes.uncoded(3), Local(Constant(2)))
     with pytest.raises(Invalid, match="heartbeat"):
         Local(Constant(2), heartbeat=0.1)
+    with pytest.raises(Invalid, match="heartbeat"):
+        Local(Constant(2), heartbeat=float("inf"))
     with pytest.raises(Invalid, match="spawn"):
         Local(Constant(2), start_method="fork")
     with Master(codes.uncoded(2), Local(Constant(2))) as master:

@@ -7,7 +7,7 @@ import pytest
 from unstraggle.engines import Local
 
 from .left_behind import nothing_left_behind
-from .scenarios import ALL, KILLS, Bench
+from .scenarios import ALL, KILLS, Bench, contract_with_kills
 
 __all__ = ["nothing_left_behind"]
 
@@ -19,6 +19,10 @@ def test_on_local(scenario):
 
 
 @pytest.mark.usefixtures("nothing_left_behind")
-@pytest.mark.parametrize("scenario", KILLS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize(
+    "scenario",
+    [pytest.param(scenario, marks=[pytest.mark.slow] * (scenario is contract_with_kills)) for scenario in KILLS],
+    ids=lambda scenario: scenario.__name__,
+)
 def test_on_local_with_new_interpreters(scenario):
     scenario(Bench(partial(Local, start_method="spawn")))

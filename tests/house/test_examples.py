@@ -1,4 +1,4 @@
-"""Every example runs, in a short form, as a process."""
+"""Every example runs, in a short form."""
 
 import importlib.util
 import re
@@ -12,25 +12,24 @@ import pytest
 import unstraggle as us
 from unstraggle.testing import check_code, check_engine
 
-from ..commands import run_process, run_script
+from ..commands import run_script
 
 FOLDER = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py"))
 SMALLER = {
-    "bytes_gpt.py": "quantize(fractional_repetition(2, s=1), bits=8, bucket=512)",
-    "digits.py": "cyclic_repetition(2, s=1)",
-    "mnist.py": "correlated_mmc(2, load=2, order=1)",
-    "resnet.py": "blocks([2, 1], uncoded(2), cyclic_repetition(2, s=1))",
+    "shuttle.py": ["--rows", "4000"],
+    "bytes_gpt.py": ["--scheme", "quantize(fractional_repetition(2, s=1), bits=8, bucket=512)"],
+    "digits.py": ["--scheme", "cyclic_repetition(2, s=1)"],
+    "mnist.py": ["--scheme", "correlated_mmc(2, load=2, order=1)"],
+    "resnet.py": ["--scheme", "blocks([2, 1], uncoded(2), cyclic_repetition(2, s=1))"],
 }
-"""The scheme of an example with two workers instead of four."""
-AS_A_PROCESS = "digits.py"
-"""The others run in this process, whose workers need not import PyTorch again."""
+"""Two workers instead of four, or fewer data."""
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_example(script):
-    words = ["--steps", "8", *(["--scheme", SMALLER[script]] if script in SMALLER else [])]
-    done = run_process(FOLDER / script, *words) if script == AS_A_PROCESS else run_script(FOLDER / script, *words)
+    """In this process, whose workers need not import PyTorch again."""
+    done = run_script(FOLDER / script, "--steps", "8", *SMALLER.get(script, []))
     assert done.returncode == 0, done.stderr
     losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", done.stdout)]
     assert len(losses) == 2 and losses[-1] < losses[0]

@@ -92,26 +92,26 @@ def test_traces_that_drift_or_do_not_scale_are_not_predicted():
 def test_equal_workers_need_no_code():
     for source in (from_seconds(np.ones((40, 5))), from_seconds(1 + 0.01 * rng().random((40, 5)))):
         assert auto(source).verdict == "Coding does not help here: wait for all."
-    assert auto(ShiftedExponential(rate=100, shift=1), n=6, rounds=1000).chosen is None
+    assert auto(ShiftedExponential(rate=100, shift=1), n=6, rounds=400).chosen is None
 
 
 def test_models_with_rare_slow_workers():
-    advice = auto(TwoSpeed(fast=1, slow=20, p=0.1), n=8, rounds=4000)
+    advice = auto(TwoSpeed(fast=1, slow=20, p=0.1), n=8, rounds=1000)
     assert advice.chosen.saving > 0.4 and not advice.held_out and advice.cause is None
     assert "saves" in str(advice) and "scheme" in str(advice)
 
 
 def test_workers_that_may_never_answer():
-    advice = auto(Bernoulli(p=0.05), n=4, rounds=2000)
+    advice = auto(Bernoulli(p=0.05), n=4, rounds=1000)
     assert advice.chosen.plan.code.load == 4, "waiting for all never ends; only codes on which any one worker suffices do"
-    heavy = auto(Pareto(shape=0.9), n=6, rounds=4000)
+    heavy = auto(Pareto(shape=0.9), n=6, rounds=1000)
     assert heavy.chosen is not None
 
 
 def test_a_slow_link_prefers_fewer_messages():
     latency = ShiftedExponential(rate=10, shift=0.01)
-    free = auto(latency, n=6, rounds=4000)
-    slow = auto(latency, n=6, rounds=4000, dim=1_000_000, bandwidth=8e6)
+    free = auto(latency, n=6, rounds=1000)
+    slow = auto(latency, n=6, rounds=1000, dim=1_000_000, bandwidth=8e6)
 
     def best(advice):
         fixed = [c for c in advice.candidates if c.exact and c.plan.code.handing is None]  # others send one sum a worker
@@ -119,7 +119,7 @@ def test_a_slow_link_prefers_fewer_messages():
 
     assert best(free).messages > 4 and best(slow).messages < 4
     assert slow.candidates[0].time > free.candidates[0].time + 0.3, "one gradient takes half a second"
-    small = auto(latency, n=6, rounds=4000, dim=1000, max_bytes=6 * 4000)
+    small = auto(latency, n=6, rounds=1000, dim=1000, max_bytes=6 * 4000)
     assert all(c.volume <= 6 for c in small.candidates) and any(c.name == "wait for all" for c in small.candidates)
 
 

@@ -12,7 +12,7 @@ from torch import nn
 import unstraggle as us
 from unstraggle.torch.problem import seeded
 
-SCHEMES = ("fractional_repetition(4, s=1)", "correlated_mmc(4, load=3, order=2)")
+SCHEMES = ("correlated_mmc(4, load=3, order=2)", "fractional_repetition(4, s=1)")
 STEPS = 4
 
 
@@ -63,7 +63,7 @@ def train(scheme, engine):
 
 
 if __name__ == "__main__":
-    for scheme in SCHEMES:
+    for scheme in SCHEMES[: int(sys.argv[2])]:
         difference = train(scheme, sys.argv[1])
         print(scheme, difference)
         assert difference < 1e-5

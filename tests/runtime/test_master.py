@@ -1,11 +1,13 @@
 """The master on a sampled clock: what it decodes equals one process, and its times equal the simulator's."""
 
+import threading
+
 import numpy as np
 import pytest
 
 from unstraggle import Count, Deadline, Invalid, Master, NotRecovered, codes, plan, replay, simulate
 from unstraggle.blocks import block_slices
-from unstraggle.engines import Chaos, Message, Virtual
+from unstraggle.engines import Chaos, Message, Virtual, WorkerFailed
 from unstraggle.latency import Bernoulli, Exponential, Heterogeneous, ShiftedExponential
 from unstraggle.problems import LeastSquares, Logistic
 from unstraggle.runtime.events import Joined, Lost
@@ -270,3 +272,34 @@ def test_count_of_workers_is_ignoring_the_slowest():
     assert (estimate.wait, estimate.gradient[0]) == (3.0, 1 + 2 + 4)
     assert isinstance(least_squares(code), LeastSquares)
     assert simulate(code, LATENCY, Count(3), rounds=10, rng=0, by="span").messages.mean == 3
+
+
+def test_one_master_per_thread():
+    """Two threads in one master mixed up their rounds. Here a task asks for another gradient from a thread of its own."""
+    refused = []
+
+    class Asking(Constant):
+        def grad(self, params, part, where=slice(None), step=0):
+            thread = threading.Thread(target=ask)
+            thread.start()
+            thread.join()
+            return super().grad(params, part, where, step)
+
+    def ask():
+        with pytest.raises(Invalid, match="one gradient at a time, but another thread is in one"):
+            master.gradient(np.zeros(8))
+        refused.append(True)
+
+    with Master(codes.uncoded(2), virtual(Asking(2))) as master:
+        assert master.gradient(np.zeros(8)).gradient[0] == 3
+        assert master.gradient(np.zeros(8)).exact, "a refused call leaves the master usable"
+    assert len(refused) == 4
+
+
+@pytest.mark.parametrize("code", [codes.uncoded(2), codes.work_conserving(2, load=2, pieces=1, helpers=False)], ids=str)
+def test_errors_of_a_problem_are_not_masked(code):
+    """A sampled clock said that the stop rule still waits, and not what the problem had raised."""
+    master = Master(code, virtual(Constant(2, fails_at=(0, 1))), on_shortfall="raise")
+    with master, pytest.raises(WorkerFailed, match="the loss of part 1 cannot be computed"):
+        for _ in range(3):
+            master.gradient(np.zeros(8), step=0)

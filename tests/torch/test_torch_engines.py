@@ -1,4 +1,4 @@
-"""The same training script on every live engine: two schemes, dropout, one slow worker in every step, as one process would."""
+"""One training script on every live engine, as one process would: several messages or one, dropout, one slow worker a step."""
 
 import os
 import subprocess
@@ -13,20 +13,20 @@ from unstraggle.engines import mpi_launch
 PROGRAM = Path(__file__).parent.parent / "programs" / "torch_program.py"
 
 
-def line(engine):
-    """The command that runs the script on an engine."""
+def line(engine, schemes):
+    """The command that runs the script on an engine, with so many schemes."""
     if engine != "mpi":
-        return [sys.executable, str(PROGRAM), engine]
+        return [sys.executable, str(PROGRAM), engine, schemes]
     try:
-        return mpi_launch.command(4, str(PROGRAM), engine)
+        return mpi_launch.command(4, str(PROGRAM), engine, schemes)
     except Invalid as error:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("engine", ["local", "ray", "mpi"])
-def test_parity_with_one_process(engine):
+@pytest.mark.parametrize(("engine", "schemes"), [("local", "2"), ("ray", "1"), ("mpi", "1")])
+def test_parity_with_one_process(engine, schemes):
     if engine == "ray":
         pytest.importorskip("ray")
     env = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[2]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(line(engine), env=env, capture_output=True, text=True)
+    done = subprocess.run(line(engine, schemes), env=env, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.endswith("passed\n"), done.stdout + done.stderr
