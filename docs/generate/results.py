@@ -7,7 +7,7 @@ from typing import Any
 
 from . import text
 
-MEAN_AND_HALF = {"step", "to_target", "loss", "accuracy", "measured_s"}
+MEAN_AND_HALF = {"step", "to_target", "loss", "accuracy", "measured_s", "work_conserving_over_it"}
 """Pairs under these names are a mean and the half width of its 95 % interval."""
 
 ALIKE = 0.3

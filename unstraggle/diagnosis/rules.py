@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..doors import door
 from ..errors import Invalid
-from ..plan.advice import Advice, Candidate
+from ..plan.advice import Advice
 from ..plan.auto import LEAST_ROUNDS, WORTH, auto
 from ..plan.cause import FEWEST, Cause, cause
 from ..plan.doubts import gone
@@ -56,7 +56,7 @@ def diagnose(
     >>> rng = np.random.default_rng(0)
     >>> times = (1 + 0.05 * rng.random((60, 4))) * [1.0, 1.0, 1.0, 1.8]
     >>> print(diagnose(times).verdict)
-    Persistent stragglers (worker 3): 33.3 % of the workers' time is spent waiting. No code: replace worker 3...
+    Persistent stragglers (worker 3): 33.3 % of the workers' time is spent waiting. Replace worker 3...
     """
     recorded = trace if isinstance(trace, Trace) else from_seconds(trace)
     if recorded.n < 2:
@@ -137,8 +137,10 @@ def _answer(kind: Kind, others: tuple[Remedy, ...], advice: Advice | None, schem
     chosen = advice.chosen if advice else None
     best = next((remedy for remedy in others if remedy.name != "more work" and remedy.saving_ci95[0] > worth), None)
     untried = None if advice else _untried(schemes)
-    if best and (chosen is None or best.saving > chosen.saving):
-        return "instead", f"{untried or 'no code'}: {best}" + _beside(chosen)
+    if best and chosen is None:
+        return "instead", f"{untried or 'no code'}: {best}"
+    if best and chosen and best.saving > chosen.saving:
+        return "instead", f"{best}; as it is, use {chosen.name}: saves {100 * chosen.saving:.1f} %"
     if chosen:
         low, high = chosen.saving_ci95
         return "scheme", f"use {chosen.name}: saves {100 * low:.1f} to {100 * high:.1f} % of the time of a step"
@@ -151,10 +153,6 @@ def _answer(kind: Kind, others: tuple[Remedy, ...], advice: Advice | None, schem
 
 def _untried(schemes: bool) -> str:
     return f"codes were not tried, for which a trace needs {LEAST_ROUNDS} rounds" if schemes else "codes were not asked for"
-
-
-def _beside(chosen: Candidate | None) -> str:
-    return f"; the best code, {chosen.name}, saves {100 * chosen.saving:.1f} %" if chosen else ""
 
 
 def _reasons(trace: Trace, usable: Trace, where: str, why: Cause, kind: Kind, advice: Advice | None) -> list[str]:

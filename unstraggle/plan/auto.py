@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..codes import fractional_repetition, uncoded, uncoded_mmc
 from ..doors import door
 from ..errors import Invalid
-from ..latency import FixedCost, Latency, Network, OneSpeed, Replay, arrivals
+from ..latency import FixedCost, Latency, OneSpeed, Replay
 from ..latency.base import per_task
 from ..latency.fixed_cost import without_fixed_cost
 from ..randomness import Seed, generator
@@ -26,9 +26,12 @@ from ..trace import Trace
 from .advice import Advice, Candidate
 from .base import Plan
 from .block_sizes import block_sizes
+from .by_part import ByPart, cells
+from .by_speed import speed_plans
 from .cause import Cause, cause
 from .doubts import doubts
 from .handed import about_handed, handed_plans
+from .links import Links, told
 from .orders import orders
 from .redundancy import redundancy
 
@@ -37,24 +40,6 @@ LEAST_ROUNDS = 20
 
 WORTH = 0.05
 """A code that does not surely save this share of the time is not worth the trouble."""
-
-
-@dataclass(frozen=True, eq=False)
-class ByPart:
-    """Rounds in which the data, not the workers, decide how long a task takes: values (rounds, n) seconds of each partition."""
-
-    values: NDArray[np.float64]
-
-    def from_round(self, first: int) -> ByPart:
-        """The same rounds, beginning with a later one."""
-        return ByPart(np.roll(self.values, -first, axis=0))
-
-    def durations(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        times = self.values[np.arange(rounds) % len(self.values)]
-        return np.asarray(times[:, code.tasks.part * times.shape[1] // code.k] * code.tasks.work)
-
-    def sample(self, code: Code, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        return arrivals(code, self.durations(code, rounds, rng))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +65,7 @@ def auto(
     *,
     dim: int | None = None,
     bandwidth: float | None = None,
-    round_trip: float = 0.0,
+    round_trip: float | None = None,
     master: float | None = None,
     max_bytes: float | None = None,
     max_load: int = 4,
@@ -89,16 +74,19 @@ def auto(
     progress: Callable[[str, int, int], None] | None = None,
     carry: bool = True,
     worth: float = WORTH,
+    blocks: bool = False,
 ) -> Advice:
     """Rank all schemes for a latency model or a trace, and say which to use, or why none.
 
     source: a `Trace`, times (rounds, workers), or a latency model together with n. dim, bandwidth (bytes/s per worker), master
-    (bytes/s of the master's link, which all share) and round_trip add the way of the messages; max_bytes limits what is sent
-    per round. max_load: most partitions a worker computes in multi-message codes, and most shares that it holds where tasks are
-    handed out (`work_conserving`). Traces are cut in two: schemes are chosen on the first half and scored on the second. carry:
-    workers stay in the tasks that they are in when a round ends, as real ones do, and begin the next one late. A fixed cost per
-    task is taken from the trace where its tasks differ in work, or from a latency model that has one (`FixedCost`). worth: the
-    least share of the time that a code must save for sure to be advised.
+    (bytes/s of the master's link, which all share) and round_trip add the way of the messages; what is not given is taken from
+    the trace where it says when messages arrived, and is nothing otherwise. max_bytes limits what is sent per round. max_load:
+    most partitions a worker computes in multi-message codes, and most shares that it holds where tasks are handed out
+    (`work_conserving`). Traces are cut in two: schemes are chosen on the first half and scored on the second. carry: workers
+    stay in the tasks that they are in when a round ends, as real ones do, and begin the next one late. A fixed cost per task is
+    taken from the trace where its tasks differ in work, or from a latency model that has one (`FixedCost`). worth: the least
+    share of the time that a code must save for sure to be advised. blocks: whether a block code may be advised, which is ranked
+    anyway: it presumes that parts of the gradient can be computed in turn, which most networks cannot.
 
     It may answer that coding does not help here, or that it cannot predict, then without candidates: a worker is gone, the
     rounds of a code ended before everyone was heard, the trace drifts, or time is not proportional to work.
@@ -116,14 +104,16 @@ def auto(
     doubtful = doubts(trace)
     if doubtful:
         return Advice(f"Cannot predict: {'; '.join(doubtful)}.", tuple(_reasons(trace, why)), None, (), why, True)
-    network = partial(_through, dim=dim, bandwidth=bandwidth, round_trip=round_trip, master=master)
-    setting = _setting(source, trace, n, why, rounds, carry, network)
+    links = _links(trace, dim, bandwidth, round_trip, master)
+    setting = _setting(source, trace, n, why, rounds, carry, links.around)
     plans = list(_candidates(setting, n, max_load, dim, rng, progress))
     scored = [_score(plan, setting, rng) for plan in plans]
     wait = scored[0][1]
     candidates = [_candidate(plan, exact, wait, result, carry) for (plan, exact), result in zip(plans, scored, strict=True)]
     most = np.inf if max_bytes is None else max_bytes / (FULL_BITS / 8 * (dim or 1))
-    return _advice([c for c in _distinct(candidates) if c.volume <= most or c is candidates[0]], trace, why, setting, worth)
+    return _advice(
+        [c for c in _distinct(candidates) if c.volume <= most or c is candidates[0]], trace, why, setting, worth, blocks
+    )
 
 
 def _trace(source: Any) -> Trace | None:
@@ -144,13 +134,13 @@ def _workers(source: Any, trace: Trace | None, n: int | None) -> int:
     return int(workers)
 
 
-def _require(dim: Any, bandwidth: Any, round_trip: float, master: Any, max_bytes: Any, max_load: int, rounds: int) -> None:
+def _require(dim: Any, bandwidth: Any, round_trip: Any, master: Any, max_bytes: Any, max_load: int, rounds: int) -> None:
     if any(limit is not None for limit in (bandwidth, master, max_bytes)) and dim is None:
         raise Invalid("auto needs dim, the coordinates of a gradient, to turn bandwidth or max_bytes into time or messages.")
     for name, link in (("bandwidth", bandwidth), ("master", master)):
         if link is not None and not link > 0:
             raise Invalid(f"auto needs a {name} > 0 bytes/s, but got {name}={link!r}. Without a link nothing can be sent.")
-    if max_load < 1 or rounds < 2 or not round_trip >= 0:
+    if max_load < 1 or rounds < 2 or not (round_trip is None or round_trip >= 0):
         raise Invalid(f"auto needs max_load >= 1, rounds >= 2, round_trip >= 0, but got {max_load}, {rounds}, {round_trip}.")
 
 
@@ -165,17 +155,23 @@ def _setting(
             f"auto chooses on one half of a trace and scores on the other: it needs {LEAST_ROUNDS} rounds, got {len(seconds)}."
         )
     half = len(seconds) // 2
-    kind: Any = ByPart if why and why.kind == "tasks" else Replay
-    design, seen, held = Replay(seconds[:half]), kind(seconds[:half]), kind(seconds[half:])  # type: Any, Any, Any
+    design, seen, held = Replay(seconds[:half]), Replay(seconds[:half]), Replay(seconds[half:])  # type: Any, Any, Any
+    if why and why.kind == "tasks":
+        data = cells(trace, seconds)
+        seen, held = ByPart(data[:half]), ByPart(data[half:])
     if cost:
         design, seen, held = (FixedCost(model, cost) for model in (design, seen, held))
     return Setting(n, design, network(seen), network(held), half, len(seconds) - half, carry)
 
 
-def _through(model: Any, dim: int | None, bandwidth: float | None, round_trip: float, master: float | None) -> Any:
-    if bandwidth is None and master is None and not round_trip:
-        return model
-    return Network(model, int(dim or 1), bandwidth or np.inf, round_trip, master or np.inf)
+def _links(
+    trace: Trace | None, dim: int | None, bandwidth: float | None, round_trip: float | None, master: float | None
+) -> Links:
+    """What was given; of the rest, what the trace tells. Where a link is given, it is the only one."""
+    found = told(trace) if trace else Links()
+    if bandwidth is not None or master is not None:
+        found = replace(found, bandwidth=bandwidth or np.inf, master=master or np.inf)
+    return replace(found, dim=int(dim or found.dim), round_trip=found.round_trip if round_trip is None else round_trip)
 
 
 Planned = tuple[Plan, bool]
@@ -185,7 +181,7 @@ def _candidates(
     setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed, progress: Callable[[str, int, int], None] | None
 ) -> Iterator[Planned]:
     """(plan, whether it is exact); waiting for all comes first."""
-    stages = [_baselines, _one_message, _blocks, _multi_message, _handed]
+    stages = [_baselines, _one_message, _blocks, _multi_message, _handed, _by_speed]
     for number, stage in enumerate(stages):
         if progress:
             progress("planning", number, len(stages))
@@ -209,6 +205,10 @@ def _baselines(setting: Setting, n: int, max_load: int, dim: int | None, rng: Se
 def _one_message(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
     if n > 1:
         yield from _exact(lambda: (redundancy(setting.design, n, rng=rng, carry=setting.carry),))
+
+
+def _by_speed(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
+    yield from _exact(lambda: speed_plans(setting.design, setting.seen, n, setting.seen_rounds, rng, setting.carry))
 
 
 def _blocks(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
@@ -262,15 +262,18 @@ def _candidate(plan: Plan, exact: bool, wait: NDArray[np.float64], scored: Score
     return Candidate(plan.name, plan, exact, seen, sample.mean, sample.ci95, saving, interval, messages, messages * size)
 
 
-def _advice(candidates: list[Candidate], trace: Trace | None, why: Cause | None, setting: Setting, worth: float) -> Advice:
+def _advice(
+    candidates: list[Candidate], trace: Trace | None, why: Cause | None, setting: Setting, worth: float, blocks: bool
+) -> Advice:
     """The exact scheme that was best on the rounds seen, if it also saves time on the others."""
     wait = candidates[0]
-    best = min((c for c in candidates if c.exact), key=lambda c: c.seen)
+    best = min((c for c in candidates if c.exact and (blocks or not in_blocks(c))), key=lambda c: c.seen)
     helps = best is not wait and best.saving_ci95[0] > worth
     if not np.isfinite(best.time):
         why_not = "Cannot predict: with every exact scheme some rounds never end, for workers finish nothing in them."
         return Advice(why_not, tuple(_reasons(trace, why)), None, (), why, trace is not None)
     reasons = [*_reasons(trace, why), *_outcome(best, wait, worth)]
+    reasons += _about_blocks(candidates, best)
     reasons += about_handed(candidates, best, setting.seen, setting.n, trace is not None)
     if helps and not np.isfinite(wait.time):
         verdict = f"Use {best.name}: waiting for all never ends, for workers finish nothing in some rounds."
@@ -281,6 +284,21 @@ def _advice(candidates: list[Candidate], trace: Trace | None, why: Cause | None,
         verdict = "Coding does not help here: wait for all."
     ranking = tuple(sorted(candidates, key=lambda c: c.time))
     return Advice(verdict, tuple(reasons), best if helps else None, ranking, why, trace is not None)
+
+
+def in_blocks(candidate: Candidate) -> bool:
+    """Whether it is a block code, as far as its parts have to be computed in turn."""
+    return len(candidate.plan.code.blocks) > 1
+
+
+def _about_blocks(candidates: list[Candidate], best: Candidate) -> Iterator[str]:
+    """What block codes presume, where one is chosen, or would be."""
+    presumed = "parts of the gradient can be computed in turn, at a cost in proportion to their size"
+    faster = min((c for c in candidates if c.exact and in_blocks(c) and c.seen < best.seen), key=lambda c: c.seen, default=None)
+    if in_blocks(best):
+        yield f"blocks presume that {presumed}"
+    elif faster is not None:
+        yield f"{faster.name} would save {100 * faster.saving:.1f} % if {presumed} (blocks=True)"
 
 
 def _distinct(candidates: list[Candidate]) -> list[Candidate]:
@@ -307,8 +325,6 @@ def _outcome(best: Candidate, wait: Candidate, worth: float) -> Iterator[str]:
         return
     low, high = best.saving_ci95
     saves = f"saves {100 * best.saving:.1f} % ({100 * low:.1f} to {100 * high:.1f} %)" if np.isfinite(wait.time) else "ends"
-    if len(best.plan.code.blocks) > 1:
-        yield "blocks presume that parts of the gradient can be computed in turn, at a cost in proportion to their size"
     yield (
         f"chosen: {best.name}; on rounds that it was not chosen on it {saves} and sends {best.volume:.1f} gradients per round"
     )

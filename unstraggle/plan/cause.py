@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..doors import door
+from ..latency import fixed_cost
 from ..trace import Trace
 
 Kind = Literal["even", "persistent", "changing", "tasks", "mixed", "unknown"]
@@ -80,8 +81,12 @@ def cause(trace: Trace) -> Cause:
 
 
 def _logs(trace: Trace) -> NDArray[np.float64]:
-    """(rounds, workers, tasks) logarithms of task times per unit of work, of the rounds in which everything ended."""
-    times = trace.durations / trace.work
+    """(rounds, workers, tasks) logarithms of task times per unit of work, of the rounds in which everything ended.
+
+    Without what every task costs however small it is: small tasks would look like slow data.
+    """
+    cost = fixed_cost(trace)
+    times = (trace.durations - (cost.seconds if cost.known else 0.0)) / trace.work
     whole = times[np.isfinite(times).all(axis=(1, 2)) & (times > 0).all(axis=(1, 2))]
     return np.log(whole) if len(whole) else np.zeros((1, trace.n, 1))
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..latency import fixed_cost
 from ..trace import Trace
+from ..trace.summary import load_curve
 
 DRIFT_P, DRIFT = 0.01, 1.1
 """A trace drifts when its halves differ with this p-value, and by this factor."""
@@ -65,6 +67,14 @@ def _changed(trace: Trace) -> Iterator[str]:
     told = trace.summary()
     if told.drift_p < DRIFT_P and max(told.drift, 1 / told.drift) > DRIFT:
         yield f"the trace drifts: the second half takes {told.drift:.2f} times as long as the first"
-    if told.load_curve and abs(told.load_curve[-1] - 1) > LOAD_CURVE:
-        tasks, factor = len(told.load_curve), told.load_curve[-1]
+    curve = _curve(trace)
+    if curve and abs(curve[-1] - 1) > LOAD_CURVE:
+        tasks, factor = len(curve), curve[-1]
         yield f"time is not proportional to work: {tasks} tasks take {factor:.2f} times as long as modelled"
+
+
+def _curve(trace: Trace) -> tuple[float, ...]:
+    """The load curve without what every task costs however small it is, where the trace tells that: planners know of it."""
+    cost = fixed_cost(trace)
+    times = np.maximum(trace.durations - (cost.seconds if cost.known else 0.0), 1e-12)
+    return load_curve(times, trace.work)

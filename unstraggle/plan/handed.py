@@ -39,7 +39,7 @@ def handed_plans(model: Any, n: int, max_load: int, rounds: int, rng: Seed, carr
     """
     reserves = (0, 1) if way_of(model, uncoded(n)).word else (0,)
     loads = range(2, min(max_load, n) + 1)
-    mean = partial(_mean, model, rounds=min(rounds, TRIAL), rng=rng, carry=carry)
+    mean = partial(mean_time, model, rounds=min(rounds, TRIAL), rng=rng, carry=carry)
     options: list[dict[str, Any]] = [
         {"load": load, "pieces": pieces, "reserve": ahead} for load in loads for pieces in PIECES for ahead in reserves
     ]
@@ -50,17 +50,19 @@ def handed_plans(model: Any, n: int, max_load: int, rounds: int, rng: Seed, carr
     first = next(at for at in cheap if took[at] <= (1 + SLACK) * took.min())
     best, second = options[first], options[np.delete(np.arange(len(took)), first)[np.delete(took, first).argmin()]]
     orders = [{"load": load, "pieces": pieces} for load in loads for pieces in PIECES[:3]]
-    yield from map(_plan, (work_conserving(n, **best), work_conserving(n, **second)))
-    yield _plan(work_conserving(n, **best, helpers=False))
-    yield _plan(min((sums_on_request(n, **one) for one in orders), key=mean))
+    yield from map(plan_of, (work_conserving(n, **best), work_conserving(n, **second)))
+    yield plan_of(work_conserving(n, **best, helpers=False))
+    yield plan_of(min((sums_on_request(n, **one) for one in orders), key=mean))
 
 
-def _mean(model: Any, code: Code, rounds: int, rng: Seed, carry: bool) -> float:
+def mean_time(model: Any, code: Code, rounds: int, rng: Seed, carry: bool) -> float:
+    """Seconds of a round, simulated."""
     seed = generator(rng if rng is None or isinstance(rng, int) else 0)
     return simulate(code, model, rounds=rounds, rng=seed, carry=carry, threads=1).time.mean
 
 
-def _plan(code: Code) -> Plan:
+def plan_of(code: Code) -> Plan:
+    """A code that is to be scored."""
     return Plan(code.name, lambda: code, np.nan, (np.nan, np.nan), Recovered())
 
 

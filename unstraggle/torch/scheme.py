@@ -52,10 +52,7 @@ def by_rule(workers: int) -> Code:
 
 
 def _planned(workers: int, latency: Any, dim: int, samples: float) -> tuple[Code, Stop | None]:
-    """What the planner advises for recorded or modelled workers; waiting for all where it says that coding does not help.
-
-    Block codes are left to those who have measured what the blocks of their network cost.
-    """
+    """What the planner advises for recorded or modelled workers; waiting for all where it says that coding does not help."""
     from ..plan import auto
 
     advice = auto(recorded(latency), workers, dim=dim)

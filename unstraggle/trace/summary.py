@@ -86,7 +86,7 @@ def summary(seconds: Times, durations: Times, work: Times) -> TraceSummary:
         persistence=_persistence(whole),
         chance=1 / n,
         autocorrelation=_autocorrelation(whole),
-        load_curve=_load_curve(durations, work),
+        load_curve=load_curve(durations, work),
         drift=drift,
         drift_p=drift_p,
     )
@@ -111,7 +111,7 @@ def _autocorrelation(times: Times) -> float:
     return float((before * after).mean() - before.mean() * after.mean()) / spread if spread > 1e-12 else float("nan")
 
 
-def _load_curve(durations: Times, work: Times) -> tuple[float, ...]:
+def load_curve(durations: Times, work: Times) -> tuple[float, ...]:
     """Over the workers and rounds in which all tasks ended, so that the slow ones count for every q or for none."""
     if durations.shape[2] == 1:
         return ()

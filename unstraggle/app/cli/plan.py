@@ -48,7 +48,7 @@ def automatic(
     key: Key = None,
     dim: Annotated[int | None, typer.Option(help="Coordinates of the gradient.")] = None,
     bandwidth: Annotated[float | None, typer.Option(help="Bytes per second of a worker's link.")] = None,
-    round_trip: Annotated[float, typer.Option(help="Seconds.")] = 0.0,
+    round_trip: Annotated[float | None, typer.Option(help="Seconds; by default what a trace tells.")] = None,
     master: Annotated[float | None, typer.Option(help="Bytes per second of the master's link, which all share.")] = None,
     max_bytes: Annotated[float | None, typer.Option(help="Most bytes sent per round.")] = None,
     max_load: Annotated[
@@ -60,6 +60,9 @@ def automatic(
     rounds: Rounds = 20_000,
     carry: Carry = True,
     worth: Worth = 0.05,
+    blocks: Annotated[
+        bool, typer.Option("--blocks", help="Block codes may be advised: parts can be computed in turn.")
+    ] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
     out: Folder = None,
@@ -73,6 +76,7 @@ def automatic(
 
     network: dict[str, Any] = {"dim": dim, "bandwidth": bandwidth, "round_trip": round_trip, "master": master}
     limits: dict[str, Any] = {"max_bytes": max_bytes, "max_load": max_load, "rounds": rounds, "carry": carry, "worth": worth}
+    limits["blocks"] = blocks
     with progress_bars(as_json) as told:
         advice = auto(_source(source, key), workers, **network, **limits, rng=seed, progress=told)
     if not advice.candidates:
