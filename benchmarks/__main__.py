@@ -17,6 +17,8 @@ NAMES = (
     "chaos",
     "starting",
     "training",
+    "uneven",
+    "planned",
     "traces_handed",
     "way",
 )

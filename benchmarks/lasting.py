@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
@@ -53,3 +55,44 @@ class Lasting:
     def total(self) -> NDArray[np.float64]:
         """The gradient, summed over all partitions."""
         return np.asarray(self.k * (self.k + 1) / 2 * np.arange(1.0, self.dim + 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Costly(Lasting):
+    """Tasks take fixed + speed * work * what their data cost. Numbers are of four bytes, as those of a network.
+
+    costs: (steps, cells) of equal stretches of the data, 1 on average: they go with the data, whoever computes them, and a
+    partition costs the mean of what it covers. Partitions must be of equal size where costs differ.
+    """
+
+    fixed: float = 0.0
+    costs: NDArray[np.float64] = field(default_factory=lambda: np.ones((1, 1)), repr=False)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float32)
+
+    def share(self, worker: int, parts: Set[int]) -> Costly:
+        """On its worker, which asks the operating system to wake it in time, and not up to 50 microseconds later."""
+        wake_in_time()
+        return replace(self, worker=worker)
+
+    def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
+        return super().grad(params, part, where, step).astype(np.float32)
+
+    def seconds(self, part: int, where: slice, step: int) -> float:
+        if step >= len(self.speeds):
+            return 0.0
+        return self.fixed + super().seconds(part, where, step) * self.cost(part, step)
+
+    def cost(self, part: int, step: int) -> float:
+        """Of a unit of work of this partition."""
+        until = np.concatenate([[0.0], self.costs[step % len(self.costs)].cumsum()])
+        first, last = np.interp(np.array([part, part + 1]) / self.k * (len(until) - 1), np.arange(len(until)), until)
+        return float((last - first) * self.k / (len(until) - 1))
+
+
+def wake_in_time() -> None:
+    """Sleeps of this thread may not be prolonged to save energy (Linux); elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(29, 1)  # PR_SET_TIMERSLACK, a nanosecond
