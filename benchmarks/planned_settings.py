@@ -58,7 +58,9 @@ SETTINGS = {
     "random": Setting("a worker's time in a round is a shifted exponential", by(RANDOM)),
     "bursty": Setting("a worker is four times as slow in 15 % of the rounds, for four rounds on average", by(SLOW)),
     "persistent": Setting("worker 3 is always three times as slow", even(factors=[1, 1, 1, 3, 1, 1, 1, 1])),
-    "data-caused": Setting("quarters of a share cost lognormally much (sigma 0.6)", even(factors=2.5), lognormal(), cut="equal"),
+    "data-caused": Setting(
+        "quarters of a share cost lognormally much (sigma 0.6)", even(factors=2.5), lognormal(), cut="equal"
+    ),
     "none": Setting("all alike, but for 2 %", even()),
     "fixed cost": Setting("a task costs 15 ms beside its work, which is random", by(RANDOM), fixed=0.015),
     "slow link": Setting("random, and a gradient takes 2 ms of the master's link", by(RANDOM), link=4 * DIM / 0.002),
