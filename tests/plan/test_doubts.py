@@ -72,7 +72,7 @@ def test_workers_that_now_and_then_finish_nothing_are_coded_for():
 @pytest.mark.parametrize("max_load, name", [(1, "block_sizes(optimal)"), (2, "work_conserving(6, load=2, pieces=")])
 def test_what_is_chosen_can_be_pasted(max_load, name):
     """It said "block_sizes(optimal)", which no command accepts."""
-    advice = auto(Exponential(rate=1.0), n=6, rounds=2000, max_load=max_load)
+    advice = auto(Exponential(rate=1.0), n=6, rounds=2000, max_load=max_load, blocks=True)
     assert advice.chosen.name.startswith(name)
     command, *_ = advice.line.removeprefix('unstraggle run "').split('"')
     assert advice.line == f'unstraggle run "{command}" -o out/run' and advice.to_dict()["code"] == command
