@@ -288,6 +288,14 @@ class TorchProblem:
             self.loss(part, 0, piece)
         return [kept for kept in self._constant if kept.key != COUNTER and kept.differs()]
 
+    def moves(self, part: int, piece: slice) -> dict[str, Tensor]:
+        """By how much a forward pass of some samples moves the buffers that travel."""
+        with torch.no_grad():
+            self.loss(part, 0, piece)
+        return {
+            name: kept.now - self._flat[self.layout.places[name]].view_as(kept.now) for name, kept in self._statistics.items()
+        }
+
     def where(self, part: int, step: int) -> str:
         """For messages."""
         return f"Step {step}, partition {part}, {'before the start' if self.worker is None else f'worker {self.worker}'}"
