@@ -24,6 +24,7 @@ from .batches import Dealt, Placed
 from .blocks import aligned
 from .checks import (
     joins,
+    reads_ahead,
     reduction_of,
     require_dense,
     require_forward,
@@ -63,6 +64,8 @@ class Coded:
     many batches make one step, with one round. micro_batch: samples of a forward pass on a worker, at most, to save memory.
     one_pass: compute the partitions of a message in one forward and backward pass, which saves the fixed cost of the others; by
     default on accelerators, where nothing ties samples to their partition (batch normalisation, dropout, random numbers).
+    read_ahead: read the samples of the next step while this one is computed, in a thread of each worker; by default where the
+    dataset has items of its own and reading some draws no random numbers.
     A batch is dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each
     partition, where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience, trace: as
     for `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of every step.
@@ -108,6 +111,7 @@ class Coded:
         one_pass: bool | None = None,
         shuffle: bool = True,
         drop_last: bool = False,
+        read_ahead: bool | None = None,
         seed: int = 0,
         reduction: str | None = None,
         forward: Forward | Mapping[str, Forward] = split_batch,
@@ -160,6 +164,7 @@ class Coded:
         self.context, data = dict(context or {}), source(dataset, rows, collate)
         require_turns(forward, loss_fn, self.context, len(code.blocks))
         self.losses = turns = names_of(forward)
+        self._turn = turns[0]
 
         def made(layout: Layout, how: How, turn: str | None = turns[0]) -> TorchProblem:
             """The problem, with a model as it is now: checks may have moved that of an earlier one."""
@@ -180,6 +185,7 @@ class Coded:
         self.layout, self._carried = layout, frozenset(carried)
         if carried:
             require_carried(made(layout, how), carried)
+        how = replace(how, ahead=reads_ahead(made(layout, how), read_ahead, check))
         how = replace(how, joins=all(joins(made(layout, how, turn), one_pass, check) for turn in turns))
         self.problem = made(layout, replace(how, strict=True, still=statistics == "decode"))
         self._watch = Watch(roots(model, loss_fn), {f"model.{name}" for name in layout.statistics})
@@ -318,6 +324,8 @@ class Coded:
         found = self._watch.look()
         if isinstance(self.batches, Sampled):
             found["rows"] = self.batches.draw(step)
+            after = self.batches.ahead() if self.problem.how.ahead else None
+            found |= {} if after is None else {"next": after}
         if values := self._values(self._turn):
             found["values"] = values
         return pack(found) if found else b""
