@@ -1,4 +1,4 @@
-"""Reading ahead: a step whose samples take time to read, beside a DataLoader with two processes. Reading and computing sleep."""
+"""Reading ahead: a step whose samples take time to read, beside a DataLoader with two processes. All times are sleeps."""
 
 import time
 from typing import Any
