@@ -1,15 +1,13 @@
-"""A stand-in for transformers, where that is not installed: a Trainer with the hooks that `CodedTrainer` takes, called as the real
-one calls them, and a model whose loss is a mean over tokens. It shows what this package does with them, not that the real one works.
+"""A stand-in for transformers, where that is not installed: a Trainer with the hooks that `CodedTrainer` takes, called as the
+real one calls them, and a model whose loss is a mean over tokens. It shows what this package does with them, no more.
 """
 
 import contextlib
+import importlib.util
 import sys
-import types
 from types import SimpleNamespace
 
 import torch
-from accelerate import Accelerator
-from accelerate.utils import DataLoaderConfiguration
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -24,6 +22,9 @@ class TrainingArguments(SimpleNamespace):
 class Trainer:
     def __init__(self, model, args, train_dataset, data_collator, compute_loss_func=None):
         self.model, self.args, self.train_dataset, self.data_collator = model, args, train_dataset, data_collator
+        from accelerate import Accelerator
+        from accelerate.utils import DataLoaderConfiguration
+
         self.compute_loss_func, self.label_smoother = compute_loss_func, None
         self.model_accepts_loss_kwargs = getattr(model, "counts", True)
         self.accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True))
@@ -96,7 +97,12 @@ def rows():
 @contextlib.contextmanager
 def installed(patch):
     """This module as `transformers`."""
-    patch.setitem(sys.modules, "transformers", types.SimpleNamespace(Trainer=Trainer))
+    patch.setitem(sys.modules, "transformers", SimpleNamespace(Trainer=Trainer))
     patch.delitem(sys.modules, "unstraggle.torch.trainer", raising=False)
     yield
     sys.modules.pop("unstraggle.torch.trainer", None)
+
+
+def unless_there(patch):
+    """The same where transformers is not installed, for tests of all public names."""
+    return installed(patch) if importlib.util.find_spec("transformers") is None else contextlib.nullcontext()

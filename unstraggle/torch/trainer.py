@@ -35,6 +35,9 @@ class CodedTrainer(Trainer):
     """
 
     def __init__(self, *args: Any, scheme: Any = "auto", **options: Any) -> None:
+        model = options.get("model", args[0] if args else None)
+        if not isinstance(model, nn.Module) and "model_init" not in options:
+            raise Invalid(f"CodedTrainer takes the arguments of Trainer, first model=, a torch module, but got {model!r:.200}.")
         mine = inspect.signature(Coded).parameters.keys() - set(GIVEN)
         self.options = {"scheme": scheme, **{name: options.pop(name) for name in list(options) if name in mine}}
         self.run: Coded | None = None
