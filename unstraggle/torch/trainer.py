@@ -19,7 +19,8 @@ from .info import Info
 GIVEN = ("model", "loss_fn", "dataset", "batch_size", "batches", "shuffle", "drop_last", "collate", "forward", "accumulate")
 """What `Coded` is told by the trainer and its DataLoader."""
 KEPT = ("args", "label_smoother", "compute_loss_func", "model_accepts_loss_kwargs")
-"""What `compute_loss` asks a trainer for."""
+PLAIN = (bool, int, float, str, type(None))
+"""What `compute_loss` may ask a trainer for: these attributes, and all that are plain, also those of one's own subclass."""
 IGNORED = -100
 """The label of what does not count."""
 
@@ -29,8 +30,9 @@ class CodedTrainer(Trainer):
     """`CodedTrainer(scheme="cyclic_repetition(8, s=1)", model=..., args=...)`: workers run `compute_loss`, it the rest.
 
     scheme and other options of `Coded` (engine, workers, device, autocast, micro_batch) come beside the arguments of
-    `Trainer`. Dataset, batches and collation are those of its train DataLoader, which this process does not read. A mean over
-    tokens is that over all tokens of the batch: workers send sums and counts (`num_items_in_batch`), which are divided once.
+    `Trainer`; what both have, such as callbacks, is the Trainer's. Dataset, batches and collation are those of its train
+    DataLoader, which this process does not read. A mean over tokens is that over all tokens of the batch: workers send sums
+    and counts (`num_items_in_batch`), which are divided once.
     `run` is the `Coded` while training, `info` what its last step tells.
     """
 
@@ -38,7 +40,7 @@ class CodedTrainer(Trainer):
         model = options.get("model", args[0] if args else None)
         if not isinstance(model, nn.Module) and "model_init" not in options:
             raise Invalid(f"CodedTrainer takes the arguments of Trainer, first model=, a torch module, but got {model!r:.200}.")
-        mine = inspect.signature(Coded).parameters.keys() - set(GIVEN)
+        mine = inspect.signature(Coded).parameters.keys() - inspect.signature(Trainer).parameters.keys() - set(GIVEN)
         self.options = {"scheme": scheme, **{name: options.pop(name) for name in list(options) if name in mine}}
         self.run: Coded | None = None
         self.info: Info | None = None
@@ -99,7 +101,8 @@ class WorkerLoss:
     """
 
     def __init__(self, trainer: Any) -> None:
-        self.kind, self.values = type(trainer), {name: getattr(trainer, name, None) for name in KEPT}
+        plain = {name: value for name, value in vars(trainer).items() if isinstance(value, PLAIN)}
+        self.kind, self.values = type(trainer), plain | {name: getattr(trainer, name, None) for name in KEPT}
         self.counts = bool(self.values["model_accepts_loss_kwargs"]) or self.values["compute_loss_func"] is not None
 
     def __call__(self, model: nn.Module, batch: Any) -> Any:
