@@ -9,6 +9,7 @@ NAMES = (
     "blocks",
     "blocks_live",
     "quantize",
+    "reading",
     "bits",
     "engines",
     "live",

@@ -30,6 +30,7 @@ html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_show_copyright = False
 html_math_renderer = "mathml"
+autodoc_mock_imports = ["transformers"]  # no part of the set-up
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 

@@ -4,9 +4,12 @@ import importlib
 import re
 from types import ModuleType
 
+import pytest
+
 import unstraggle
 
 from ..pages import ROOT
+from ..torch.small_transformers import unless_there
 
 DIRECTIVE = re.compile(r"^\.\. auto(module|class|function|data):: (\S+)\n((?:   :.*\n)*)", re.MULTILINE)
 PACKAGES = (*unstraggle.MODULES, "diagnosis", "encoders")
@@ -39,6 +42,12 @@ def members(module, imported):
 def home(module, name):
     found = getattr(module, name)
     return getattr(found, "__module__", module.__name__), getattr(found, "__name__", name)
+
+
+@pytest.fixture(autouse=True)
+def transformers(monkeypatch):
+    with unless_there(monkeypatch):
+        yield
 
 
 def test_every_public_name_is_in_the_page():

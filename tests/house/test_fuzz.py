@@ -7,11 +7,19 @@ from unstraggle import UnstraggleError, trace
 
 from ..commands import run
 from ..fuzzing import MODULES, arguments, command_line, commands, public
+from ..torch.small_transformers import unless_there
 
 CALLS, LINES = 60, 12
 """Of each function, and of each command: some 10,000 in all."""
 
 
+@pytest.fixture
+def transformers(monkeypatch):
+    with unless_there(monkeypatch):
+        yield
+
+
+@pytest.mark.usefixtures("transformers")
 @pytest.mark.parametrize("module", MODULES)
 def test_only_errors_of_this_package_come_out(module, tmp_path, monkeypatch):
     """A new public name is called as soon as it is in `__all__`."""

@@ -1,33 +1,151 @@
 """Reading ahead: samples of the next step, in a thread, and the same as if they were read when they are needed."""
 
+import gc
+import threading
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
+import unstraggle as us
+from unstraggle import Invalid
+from unstraggle.latency import ShiftedExponential
 from unstraggle.torch.ahead import Ahead
 
-from ..torch_models import coded, mlp, table
+from ..engines.scenarios import until
+from ..torch_models import Noisy, mlp, table
+
+VIRTUAL = {"engine": "virtual", "latency": ShiftedExponential(rate=1.0)}
+
+
+class Slow(Dataset):
+    """Samples whose reading is noted, by row; some cannot be read."""
+
+    def __init__(self, samples=24, missing=()):
+        self.inputs, self.targets = table(samples)
+        self.missing, self.read, self.hold = missing, [], None
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, row):
+        if self.hold is not None:
+            self.hold.wait()
+        self.read.append(row)
+        if row in self.missing:
+            raise FileNotFoundError(f"no such file: {row}.png")
+        return self.inputs[row], self.targets[row]
+
+
+def worker_of(dataset, scheme="uncoded(2)", worker=0, **options):
+    """A run, and a problem as one of its workers has it, with the same dataset."""
+    given = {"scheme": scheme, "batch_size": 8, "shuffle": False, **VIRTUAL, **options}
+    run = us.torch.Coded(mlp(), nn.CrossEntropyLoss(), dataset, **given)
+    run.close()
+    return run, run.problem.share(worker, [worker])
+
+
+def rows(run, step, part=0):
+    return run.batches.rows(step, part).tolist()
 
 
 def test_what_was_asked_for_is_there_once_and_errors_come_when_it_is_taken():
-    ahead = Ahead(pinned=False)
-    ahead.ask((1, 0), lambda: torch.ones(2))
-    ahead.ask((1, 0), lambda: torch.zeros(2))  # is being read
-    assert torch.equal(ahead.take((1, 0)), torch.ones(2)) and ahead.take((1, 0)) is None
-    ahead.ask((2, 0), lambda: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        ahead.take((2, 0))
-    ahead.ask((3, 0), lambda: torch.ones(1))
-    ahead.ask((9, 0), lambda: torch.ones(1))  # rounds were skipped
-    assert ahead.take((3, 0)) is None and ahead.take((9, 0)) is not None
+    read = []
+    ahead = Ahead(lambda part, places: read.append(places.tolist()) or 1 / places)
+    ahead.ask((1, 0, 0), np.array([1]))
+    ahead.ask((1, 0, 0), np.array([1]))  # is being read
+    assert ahead.take((1, 0, 0), np.array([1])) == 1 and read == [[1]]
+    with np.errstate(divide="raise"):
+        failing = Ahead(lambda part, places: [][0])
+    failing.ask((2, 0, 0), np.array([0]))
+    with pytest.raises(IndexError):
+        failing.take((2, 0, 0), np.array([0]))
+    ahead.ask((3, 0, 0), np.array([2]))
+    until(lambda: [2] in read)
+    assert ahead.take((3, 0, 0), np.array([4])) == 0.25  # other samples than were asked for
+    assert read == [[1], [2], [4]]
 
 
-def test_a_problem_that_reads_ahead_computes_the_same():
-    with coded(mlp(), data=table(), scheme="uncoded(2)") as run:
-        problem, params = run.problem, np.array(run._params())
-        steps = [(step, part) for step in (0, 1, 2, 5) for part in (0, 1)]
-        expected = [problem.grad(params, part, step=step).copy() for step, part in steps]
-        assert not problem._reads_ahead()  # a CPU has nothing else to do
-        problem._ahead = Ahead(pinned=False)
-        found = [problem.grad(params, part, step=step) for step, part in steps]
-        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+def test_what_is_waited_for_is_read_first_and_what_is_over_is_not_read():
+    read, go = [], threading.Event()
+    ahead = Ahead(lambda part, places: (go.wait(), read.append(places.tolist()))[1])
+    ahead.ask((0, 0, 0), np.array([0]))  # is begun, and waits
+    until(lambda: ahead._desk.asked[0, 0, 0][1].running())
+    for step, row in ((1, 1), (6, 6), (7, 7)):
+        ahead.ask((step, 0, 0), np.array([row]))
+    threading.Timer(0.0, go.set).start()
+    ahead.take((6, 1, 0), np.array([9]))  # rounds were skipped
+    assert read[:2] == [[0], [9]]
+    ahead.take((7, 0, 0), np.array([7]))
+    assert [1] not in read
+
+
+def test_the_thread_ends_with_what_asked_it():
+    before = set(threading.enumerate())
+    ahead = Ahead(lambda part, places: places)
+    (thread,) = set(threading.enumerate()) - before
+    del ahead
+    gc.collect()
+    until(lambda: not thread.is_alive())
+
+
+@pytest.mark.parametrize("micro", [None, 3])
+def test_samples_of_the_next_step_are_read_before_this_one_ends_and_none_twice(micro):
+    dataset = Slow()
+    run, problem = worker_of(dataset, micro_batch=micro)
+    params = np.array(run._params())
+    dataset.read.clear()
+    for step in range(3):
+        problem.grad(params, 0, step=step)
+        until(lambda: len(dataset.read) == len(rows(run, 0)) * (step + 2))  # noqa: B023
+        expected = [row for one in range(step + 2) for row in rows(run, one)]
+        assert dataset.read == expected if micro is None else sorted(dataset.read) == sorted(expected)
+
+
+def test_a_problem_that_reads_ahead_computes_the_same_also_after_a_jump():
+    run, problem = worker_of(Slow())
+    plain, params = worker_of(Slow(), read_ahead=False)[1], np.array(run._params())
+    for step in (0, 1, 5, 2, 2, 3):
+        assert np.array_equal(problem.grad(params, 0, step=step), plain.grad(params, 0, step=step))
+    assert problem._ahead is not None and plain._ahead is None
+
+
+def test_errors_of_reading_are_those_of_the_step_that_needs_the_samples():
+    dataset = Slow()
+    run, problem = worker_of(dataset)
+    params = np.array(run._params())
+    dataset.missing = rows(run, 1)[:1]
+    problem.grad(params, 0, step=0)
+    until(lambda: set(dataset.missing) <= set(dataset.read))
+    problem.grad(params, 0, step=0)
+    with pytest.raises(Invalid, match=r"Step 1, partition 0, worker 0: the samples cannot be read: FileNotFoundError"):
+        problem.grad(params, 0, step=1)
+
+
+def test_the_master_draws_one_batch_ahead_within_an_epoch():
+    loader = DataLoader(Slow(), batch_size=8, shuffle=True)
+    options = {"batch_size": None, "shuffle": True}
+    run, problem = worker_of(loader, **options)
+    torch.manual_seed(5)
+    drawn = [run.batches.draw(step).tolist() for step in range(6)]
+    again, _ = worker_of(loader, **options)
+    torch.manual_seed(5)
+    for step in range(6):
+        problem.hear(again._told(step))
+        assert problem.batches._told.tolist() == drawn[step]
+        following = problem.batches.following(0).tolist() + problem.batches.following(1).tolist()
+        assert sorted(following) == (sorted(drawn[step + 1]) if step % 3 < 2 else [])
+    state = again.batches.state()
+    again.batches.load(state)
+    assert again.batches.draw(5).tolist() == drawn[5]
+
+
+def test_what_draws_random_numbers_or_lies_in_memory_is_not_read_ahead():
+    assert not worker_of(Noisy())[0].problem.how.ahead and not worker_of(table())[0].problem.how.ahead
+    assert worker_of(Slow())[0].problem.how.ahead and not worker_of(Slow(), check=False)[0].problem.how.ahead
+    with pytest.raises(Invalid, match="draws random numbers"):
+        worker_of(Noisy(), read_ahead=True)
+    with pytest.raises(Invalid, match="read_ahead is True, False or None"):
+        worker_of(Slow(), read_ahead="yes")

@@ -12,13 +12,25 @@ if TYPE_CHECKING:
     from .lightning import CodedStrategy
     from .module import TorchModule
     from .profile import Profile, profile_blocks
+    from .trainer import CodedTrainer
     from .two_track_adam import TwoTrackAdam
 
-__all__ = ["Coded", "CodedStrategy", "Info", "Profile", "TorchModule", "TwoTrackAdam", "accelerated", "profile_blocks"]
+__all__ = [
+    "Coded",
+    "CodedStrategy",
+    "CodedTrainer",
+    "Info",
+    "Profile",
+    "TorchModule",
+    "TwoTrackAdam",
+    "accelerated",
+    "profile_blocks",
+]
 
 HOMES = {
     "Coded": ".coded",
     "CodedStrategy": ".lightning",
+    "CodedTrainer": ".trainer",
     "Info": ".info",
     "Profile": ".profile",
     "TorchModule": ".module",
@@ -27,7 +39,7 @@ HOMES = {
     "profile_blocks": ".profile",
 }
 
-LIBRARIES = {"torch": "PyTorch", "lightning": "Lightning", "accelerate": "Accelerate"}
+LIBRARIES = {"torch": "PyTorch", "lightning": "Lightning", "accelerate": "Accelerate", "transformers": "Transformers"}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from ..errors import Invalid
 from ..scheme.code import Code
-from .data import put_together
+from .ahead import drawing
+from .data import Columns, put_together
 from .outcome import Outcome
 from .problem import TorchProblem
 from .seeds import seeded
@@ -132,6 +133,25 @@ def require_same_again(problem: TorchProblem) -> None:
             "workers would disagree. Draw random numbers from torch, numpy or random only, in the dataset or the forward pass, "
             "and keep no state between calls; or use check=False if you know better."
         )
+
+
+def reads_ahead(problem: TorchProblem, asked: bool | None, check: bool) -> bool:
+    """Whether workers read the samples of the next step in a thread. asked: by the user; None: where reading a few is seen to
+    draw no random numbers, which are one sequence for all threads of a process."""
+    if asked is not None and not isinstance(asked, bool):
+        raise Invalid(f"read_ahead is True, False or None, but got {asked!r}.")
+    if isinstance(problem.data, Columns):
+        return asked is not False and any(torch.device(one).type != "cpu" for one in problem.how.devices)
+    if asked is False or not check:
+        return bool(asked)
+    with seeded((problem.how.seed,), torch.device("cpu")), drawing() as drew:
+        problem.reader(*problem.batches.some(SAMPLES))
+    if drew[0] and asked:
+        raise Invalid(
+            "read_ahead=True reads samples in a thread beside the computation, but reading some draws random numbers, which "
+            "both would take from one sequence. Leave it out, or augment in forward, with numbers of the worker."
+        )
+    return not drew[0]
 
 
 def joins(problem: TorchProblem, asked: bool | None, check: bool) -> bool:

@@ -24,6 +24,7 @@ from .batches import Dealt, Placed
 from .blocks import aligned
 from .checks import (
     joins,
+    reads_ahead,
     reduction_of,
     require_dense,
     require_forward,
@@ -42,8 +43,9 @@ from .parts import batches_of, partitions
 from .problem import Forward, How, TorchProblem, own_copy, roots, split_batch
 from .samplers import Sampled, taken_apart
 from .scheme import resolve
-from .start import engine_maker, first_layout, in_backward_order, start_master, with_moved_buffers, with_sums
+from .start import engine_maker, first_layout, in_backward_order, require_carried, start_master, with_moved_buffers, with_sums
 from .tree import Tree
+from .turns import LOSS, Turns, chosen, names_of, of_all, require_turns
 from .watch import Watch
 
 
@@ -62,15 +64,20 @@ class Coded:
     many batches make one step, with one round. micro_batch: samples of a forward pass on a worker, at most, to save memory.
     one_pass: compute the partitions of a message in one forward and backward pass, which saves the fixed cost of the others; by
     default on accelerators, where nothing ties samples to their partition (batch normalisation, dropout, random numbers).
+    read_ahead: read the samples of the next step while this one is computed, in a thread of each worker; by default where the
+    dataset has items of its own and reading some draws no random numbers.
     A batch is dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each
     partition, where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience, trace: as
     for `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of every step.
 
-    forward(model, batch) -> (outputs, targets): where a batch is not (inputs, ..., targets). collate: makes a batch of samples.
+    forward(model, batch) -> (outputs, targets): where a batch is not (inputs, ..., targets). Several losses on one set of
+    workers are a dictionary of functions (model, batch) -> loss; `backward(name)` takes one. collate: makes a batch of samples.
     context: numbers, texts and tensors that go to the workers with every step, as the third argument of a forward that takes
     one; change them in `run.context`. Frozen parameters, buffers and attributes that you change in the model go by themselves.
     device: of the workers, or several that they share out. autocast: lower precision there, such as torch.bfloat16.
-    statistics: "decode" the running statistics of batch normalisation with the gradient, or "discard" them. check: compute a
+    statistics: "decode" the running statistics of batch normalisation with the gradient, or "discard" them. carried: buffers in
+    which every sample moves a place of its own, such as the state of an LSTM for each stream of text; the next step begins with
+    what this one left there, for all samples. check: compute a
     few samples before the start, to see that the loss is a sum or mean, that the same seed gives the same numbers, and which
     parameters no loss reaches: their `grad` stays None. Without it, the master does not read the data, and theirs is zero.
 
@@ -104,14 +111,16 @@ class Coded:
         one_pass: bool | None = None,
         shuffle: bool = True,
         drop_last: bool = False,
+        read_ahead: bool | None = None,
         seed: int = 0,
         reduction: str | None = None,
-        forward: Forward = split_batch,
+        forward: Forward | Mapping[str, Forward] = split_batch,
         context: Mapping[str, Any] | None = None,
         collate: Collate | None = None,
         device: str | Sequence[str] = "cpu",
         autocast: torch.dtype | None = None,
         statistics: str = "decode",
+        carried: Sequence[str] = (),
         stop: Stop | None = None,
         on_shortfall: Shortfall = "wait",
         patience: float | None = None,
@@ -123,6 +132,7 @@ class Coded:
         if not isinstance(seed, int) or seed < 0:
             raise Invalid(f"seed is a whole number >= 0, but got {seed!r}.")
         require_one_master(engine)
+        forward = forward if callable(forward) else Turns(forward)
         self.model, self.callbacks, self.step, self.seed = model, tuple(callbacks), 0, seed
         loader = dataset if isinstance(dataset, DataLoader) else None
         if loader is not None:
@@ -152,26 +162,31 @@ class Coded:
         require_dense(model)
         require_forward(loss_fn, forward is split_batch)
         self.context, data = dict(context or {}), source(dataset, rows, collate)
+        require_turns(forward, loss_fn, self.context, len(code.blocks))
+        self.losses = turns = names_of(forward)
+        self._turn = turns[0]
 
-        def made(layout: Layout, how: How) -> TorchProblem:
+        def made(layout: Layout, how: How, turn: str | None = turns[0]) -> TorchProblem:
             """The problem, with a model as it is now: checks may have moved that of an earlier one."""
             problem = TorchProblem(own_copy(model), loss_fn, data, layout, self.batches, how)
-            problem.context = self.context
+            problem.context = self._values(turn)
             return problem
 
-        found = reduction_of(made(layout, how), reduction, check)
+        found = of_all([reduction_of(made(layout, how, turn), reduction, check) for turn in turns], turns)
         how = replace(how, mean=found.reduction == "mean", ratio=found.reduction == "ratio")
         layout = with_sums(layout, found, code)
-        self.code, self._unused = code, set[str]()
-        if check:
-            require_same_again(made(layout, how))
-            layout = with_moved_buffers(made(layout, how), code) if statistics == "decode" else layout
-        if check or len(code.blocks) > 1:
-            problem = made(layout, how)
-            layout, self._unused, ends = in_backward_order(problem, code)
+        self.code, self._unused = code, {turn: set[str]() for turn in turns}
+        for turn in turns if check else ():
+            require_same_again(made(layout, how, turn))
+            layout = with_moved_buffers(made(layout, how, turn), code) if statistics == "decode" else layout
+        for turn in reversed(turns) if check or len(code.blocks) > 1 else ():
+            layout, self._unused[turn], ends = in_backward_order(made(layout, how, turn), code)
             self.code = aligned(code, layout, ends) if ends else code
-        self.layout = layout
-        how = replace(how, joins=joins(made(layout, how), one_pass, check))
+        self.layout, self._carried = layout, frozenset(carried)
+        if carried:
+            require_carried(made(layout, how), carried)
+        how = replace(how, ahead=reads_ahead(made(layout, how), read_ahead, check))
+        how = replace(how, joins=all(joins(made(layout, how, turn), one_pass, check) for turn in turns))
         self.problem = made(layout, replace(how, strict=True, still=statistics == "decode"))
         self._watch = Watch(roots(model, loss_fn), {f"model.{name}" for name in layout.statistics})
         self._tree, self._names = Tree(model), frozenset(layout.names)
@@ -188,20 +203,24 @@ class Coded:
 
     # A step
 
-    def backward(self, *, delays: NDArray[np.float64] | None = None) -> Info:
+    def backward(self, loss: str | None = None, *, again: bool = False, delays: NDArray[np.float64] | None = None) -> Info:
         """Add the gradient of the next batch to `p.grad` of every trainable parameter, and go on to the next step.
 
-        As with `loss.backward()`, gradients add up until they are zeroed. A step that was skipped leaves them alone. delays:
-        (messages,) seconds before which a message may not leave its worker, for experiments.
+        As with `loss.backward()`, gradients add up until they are zeroed. A step that was skipped leaves them alone. loss:
+        which one, where there are several. again: take the batch and the random numbers of the step before. delays: (messages,)
+        seconds before which a message may not leave its worker, for experiments.
         """
-        context, samples = self._told(), self.batches.size(self.step)
+        self._turn, step = chosen(self.losses, loss), self.step - bool(again)
+        if step < 0:
+            raise Invalid("again=True takes the batch of the step before, but there was none.")
+        context, samples = self._told(step), self.batches.size(step)
         scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples))
-        estimate = self.master.gradient(self._params(), self.step, delays=delays, context=context, scaling=scaling)
-        loss = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
+        estimate = self.master.gradient(self._params(), step, delays=delays, context=context, scaling=scaling)
+        value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:
-            self._fill(estimate)
-        info = info_of(estimate, self.epoch, samples, loss, self._metrics(estimate))
-        self.step += 1
+            self._fill(estimate, step)
+        info = info_of(estimate, self.batches.epoch_of(step), samples, value, self._metrics(estimate))
+        self.step = step + 1
         for call in self.callbacks:
             call(info)
         return info
@@ -296,16 +315,22 @@ class Coded:
         wanted = self.layout.metrics
         return dict(zip(wanted, self._sums[len(self._sums) - len(wanted) :].tolist(), strict=True))
 
-    def _told(self) -> bytes:
+    def _values(self, turn: str | None) -> dict[str, Any]:
+        """What `forward` gets with a step."""
+        return self.context if turn is None else {**self.context, LOSS: turn}
+
+    def _told(self, step: int) -> bytes:
         """What goes with the order: what the master has changed in the model, and the values for `forward`."""
         found = self._watch.look()
         if isinstance(self.batches, Sampled):
-            found["rows"] = self.batches.draw(self.step)
-        if self.context:
-            found["values"] = self.context
+            found["rows"] = self.batches.draw(step)
+            after = self.batches.ahead() if self.problem.how.ahead else None
+            found |= {} if after is None else {"next": after}
+        if values := self._values(self._turn):
+            found["values"] = values
         return pack(found) if found else b""
 
-    def _fill(self, estimate: Estimate) -> None:
+    def _fill(self, estimate: Estimate, step: int) -> None:
         """Gradients that were none become views of the decoded vector."""
         first = torch.as_tensor(estimate.gradient)
         for p, grad in self._cut(first):
@@ -314,23 +339,25 @@ class Coded:
         if len(estimate.tracks) > 1:
             self._second = dict(self._cut(torch.as_tensor(estimate.second)))
         if estimate.exact and self.layout.statistics:
-            self._update_statistics(first)
+            self._update_statistics(first, step)
 
     def _cut(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
         """The gradient of each parameter; none for those that no loss reaches, as in torch."""
         every = self._tree.tensors()
         tensors = [every[name] for name in self.layout.places]
         pieces = zip(self.layout.places, tensors, self.layout.cut(flat, tensors), strict=True)
-        found = [(p, piece) for name, p, piece in pieces if name not in self._unused or bool(piece.any())]
+        found = [(p, piece) for name, p, piece in pieces if name not in self._unused[self._turn] or bool(piece.any())]
         return found[len(self.layout.statistics) :]
 
     @torch.no_grad()
-    def _update_statistics(self, flat: Tensor) -> None:
-        """Running statistics move by the mean of what they did in the forward passes of the partitions."""
-        passes = sum(len(self.problem.pieces(part, self.step)) for part in range(self.problem.k))
+    def _update_statistics(self, flat: Tensor, step: int) -> None:
+        """Running statistics move by the mean of what they did in the forward passes of the partitions; carried ones by
+        the sum, for each partition moves places of its own."""
+        passes = sum(len(self.problem.pieces(part, step)) for part in range(self.problem.k))
         tensors = self.layout.tensors(self.model)
         for name in self.layout.statistics:
-            tensors[name] += flat[self.layout.places[name]].view(tensors[name].shape).to(tensors[name].device) / passes
+            moved = flat[self.layout.places[name]].view(tensors[name].shape).to(tensors[name].device)
+            tensors[name] += moved if name in self._carried else moved / passes
         for layer in self.model.modules():
             if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.num_batches_tracked is not None and layer.training:
                 layer.num_batches_tracked += 1

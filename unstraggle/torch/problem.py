@@ -52,7 +52,7 @@ class How:
     micro: samples of a forward pass at most, where a partition should be computed in pieces that are added up.
     told: whether forward takes what goes with a step, as a third argument. strict: refuse what was not seen before the start.
     still: refuse a forward pass that moves a buffer which does not travel. home: the device of the master's model. joins:
-    partitions of a message are computed in one pass.
+    partitions of a message are computed in one pass. ahead: samples of the next step are read while this one is computed.
     """
 
     seed: int
@@ -68,6 +68,7 @@ class How:
     micro: int | None = None
     home: str = "cpu"
     joins: bool = False
+    ahead: bool = False
 
 
 class TorchProblem:
@@ -145,7 +146,7 @@ class TorchProblem:
         self.context = found.get("values", {})
         if "rows" in found:
             assert isinstance(self.batches, Sampled)
-            self.batches.tell(found["rows"].numpy())
+            self.batches.tell(found["rows"].numpy(), found["next"].numpy() if "next" in found else None)
         if "tensors" not in found and "attributes" not in found:
             return
         self._open()
@@ -212,7 +213,7 @@ class TorchProblem:
         some, batches = [part for part in parts if len(places[part])], []
         for part in some:
             with self._seeded((self.how.seed, step, part)):
-                batches.append(self._read(part, places[part], step))
+                batches.append(self._read(part, step, piece))
         return some, batches, [len(places[part]) for part in some]
 
     def _accumulated(self, params: NDArray[Any], found: Iterable[Outcome | None], coef: float, total: Any) -> Any:
@@ -259,7 +260,7 @@ class TorchProblem:
             return None
         number = (piece.start or 0) // self.how.micro if self.how.micro else 0
         with self._seeded((self.how.seed, step, part, number) if number else (self.how.seed, step, part)):
-            return self._outcome(part, self._read(part, places, step), step, len(places))
+            return self._outcome(part, self._read(part, step, piece), step, len(places))
 
     def _seeded(self, seed: tuple[int, ...]) -> contextlib.AbstractContextManager[None]:
         """Random numbers from a seed; where nothing draws any, as it was found before the start, that would be time lost."""
@@ -287,6 +288,14 @@ class TorchProblem:
         with torch.no_grad():
             self.loss(part, 0, piece)
         return [kept for kept in self._constant if kept.key != COUNTER and kept.differs()]
+
+    def moves(self, part: int, piece: slice) -> dict[str, Tensor]:
+        """By how much a forward pass of some samples moves the buffers that travel."""
+        with torch.no_grad():
+            self.loss(part, 0, piece)
+        return {
+            name: kept.now - self._flat[self.layout.places[name]].view_as(kept.now) for name, kept in self._statistics.items()
+        }
 
     def where(self, part: int, step: int) -> str:
         """For messages."""
@@ -321,7 +330,7 @@ class TorchProblem:
         self._loaded: Any = None
         self._places: dict[int, list[Tensor]] = {}
         self._apart = self._device.type != "cpu"
-        self._ahead = Ahead() if self._reads_ahead() else None
+        self._ahead = Ahead(self.data.read, self._device.type == "cuda") if self._reads_ahead() else None
         self._unseen: list[tuple[int, int, Tensor]] = []
         self._staged: dict[int, Staged] = {}
         self._ready = True
@@ -423,19 +432,26 @@ class TorchProblem:
         for p in self._params.values():
             p.grad = None
 
-    def _read(self, part: int, places: NDArray[np.int64], step: int) -> Any:
+    def _read(self, part: int, step: int, piece: slice = slice(None)) -> Any:
+        places = self.batches.rows(step, part)[piece]
         with self._reading(part, step):
-            found = self._ahead.take((step, part)) if self._ahead is not None else None
-            batch = moved(self.data.read(part, places) if found is None else found, self._device)
-            if self._ahead is not None:
-                after = self.batches.rows(step + 1, part)
-                self._ahead.ask((step + 1, part), lambda: self.data.read(part, after))
+            if self._ahead is None:
+                return moved(self.data.read(part, places), self._device)
+            begin = piece.start or 0
+            batch = moved(self._ahead.take((step, part, begin), places), self._device)
+            after = self._following(part, step)[piece]
+            if len(after):
+                self._ahead.ask((step + 1, part, begin), after)
             return batch
 
+    def _following(self, part: int, step: int) -> NDArray[np.int64]:
+        """The samples of a partition in the step after this one, as far as they are known; none where that is not."""
+        return self.batches.following(part) if isinstance(self.batches, Sampled) else self.batches.rows(step + 1, part)
+
     def _reads_ahead(self) -> bool:
-        """On a worker with a device, where batches are known in advance and reading them draws no random numbers."""
-        known = isinstance(self.batches, Dealt | Placed) and isinstance(self.data, Columns)
-        return known and self.worker is not None and self._device.type == "cuda" and self.how.micro is None
+        """On a worker, where reading draws no random numbers and takes time: from tensors it does for a device only."""
+        worth = isinstance(self.data, Items) or self._device.type == "cuda"
+        return self.how.ahead and worth and self.worker is not None and not isinstance(self.batches, Draws)
 
     def reader(self, part: int, places: NDArray[np.int64]) -> Reader:
         """Samples that are read once, before the start."""

@@ -46,6 +46,7 @@ class Sampled:
         self._source, self._batch, self._drop_last, self._loader = source, batch, drop_last, loader
         self._accumulate = accumulate
         self._told = spread(samples, CHECKED * len(self.shares))
+        self._after: Rows | None = None  # the batch after that, where it is drawn or told
         self._epoch = self._first = -1
         self._next = 0  # the step that the iterator gives next
         self._iterator: Iterator[Rows] = iter(())
@@ -81,14 +82,25 @@ class Sampled:
             self._next += 1
         return self._told
 
+    def ahead(self) -> Rows | None:
+        """The batch after the last one, where the epoch has one: what comes after an epoch is drawn when that begins."""
+        if self._after is None:
+            self._after = self._batches()
+        return self._after if len(self._after) else None
+
     def _following(self) -> Rows:
-        found = list(islice(self._iterator, self._accumulate))
-        if not found:
+        found, self._after = self._batches() if self._after is None else self._after, None
+        if not len(found):
             self._begin()
-            found = list(islice(self._iterator, self._accumulate))
-        if not found:
+            found = self._batches()
+        if not len(found):
             raise Invalid("The sampler gives no batch. A generator is gone through once: give a sampler, or a list of batches.")
-        return np.concatenate(found)
+        return found
+
+    def _batches(self) -> Rows:
+        """The next batches of the epoch, as many as make a step; none at its end."""
+        found = list(islice(self._iterator, self._accumulate))
+        return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def _begin(self) -> None:
         """Begin an epoch, as a DataLoader does."""
@@ -144,7 +156,7 @@ class Sampled:
         torch.set_rng_state(state["torch"])
         for generator, saved in zip(self._generators(), state["generators"], strict=False):
             generator.set_state(saved)
-        self._iterator = iter(())
+        self._iterator, self._after = iter(()), None
         try:
             self.draw(state["next"] - 1)
         finally:
@@ -160,13 +172,18 @@ class Sampled:
 
     # On a worker
 
-    def tell(self, rows: Rows) -> None:
-        """What the master has drawn."""
-        self._told = rows
+    def tell(self, rows: Rows, after: Rows | None = None) -> None:
+        """What the master has drawn, and for the step after that."""
+        self._told, self._after = rows, after
 
     def rows(self, step: int, part: int) -> Rows:
         """The samples of the step that belong to a partition; there may be none."""
         return self._told[deal(len(self._told), self.shares)[part]]
+
+    def following(self, part: int) -> Rows:
+        """Those of the step after it, if that is known."""
+        after = self._told[:0] if self._after is None else self._after
+        return after[deal(len(after), self.shares)[part]] if len(after) else after
 
     def size(self, step: int) -> int:
         return len(self._told)

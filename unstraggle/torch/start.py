@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..scheme.stop import Stop
 from .checks import SAMPLES, Found, unpicklable
 from .layout import Layout, layout_of, trainable
 from .problem import TorchProblem
+from .samplers import Sampled
 from .scheme import clock
 from .stages import backward_order, joints
 
@@ -95,6 +96,27 @@ def with_moved_buffers(problem: TorchProblem, code: Code) -> Layout:
         statistics=(*layout.statistics, *(one.name for one in moved)),
         statistic_sizes=(*layout.statistic_sizes, *(one.value.numel() for one in moved)),
     )
+
+
+def require_carried(problem: TorchProblem, carried: Sequence[str]) -> None:
+    """Refuse carried buffers that do not travel, or in which two samples move the same place: moves are added up."""
+    part = problem.batches.fullest(0)
+    missing = [name for name in carried if name not in problem.layout.statistics]
+    if missing:
+        raise Invalid(
+            f"carried={missing[0]!r} is no floating-point buffer that the forward pass moves. Register it (register_buffer), "
+            'let forward write into it, and leave check=True and statistics="decode".'
+        )
+    if isinstance(problem.batches, Sampled):
+        return  # no batch is drawn yet, and samples of different batches may share a place
+    first, second = (problem.moves(part, slice(place, place + 1)) for place in range(2))
+    for name in carried:
+        if bool(((first[name] != 0) & (second[name] != 0)).any()):
+            raise Invalid(
+                f"carried={name!r}: two samples move the same places of this buffer, but each must have its own, such as the "
+                "column of its stream: partitions are computed apart, and what they move is added up. Let samples come with "
+                "their number, and write there only."
+            )
 
 
 def in_backward_order(problem: TorchProblem, code: Code) -> tuple[Layout, set[str], list[int]]:
