@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from .diagnosis import Diagnosis, diagnose
     from .errors import Invalid, NotRecovered, UnstraggleError
     from .runtime.estimate import Estimate
-    from .runtime.events import Arrived, Dropped, Elapsed, Failed, Finished, Joined, Lost
+    from .runtime.events import Announced, Arrived, Dropped, Elapsed, Failed, Finished, Joined, Lost
     from .runtime.instructions import Ask, Cancel, Fail, Say, Tell, Until
     from .runtime.log import Diverged, replay_log
     from .runtime.master import Master
     from .runtime.message import WorkerFailed
-    from .runtime.round import Round, Terms
+    from .runtime.round import Round
     from .runtime.states import State
     from .runtime.step import Split, Step
+    from .runtime.terms import Terms
     from .runtime.worker import work
     from .scheme.code import Code, Messages, Tasks
     from .scheme.decoders import (
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from .scheme.rule import Need
     from .scheme.stop import Checks, Count, Deadline, First, Linger, Planned, Recovered, Stop, Vectorised
     from .study.expression import parse_code, parse_latency
+    from .study.replaying import replay
     from .study.rounds import Rounds, Sample
-    from .study.simulation import replay, simulate
+    from .study.simulation import simulate
 
 __version__ = "0.1.0"
 
@@ -53,14 +55,16 @@ HOMES = {
     **dict.fromkeys(("Invalid", "NotRecovered", "UnstraggleError"), "errors"),
     **dict.fromkeys(("parse_code", "parse_latency"), "study.expression"),
     **dict.fromkeys(("NoiseGain", "noise_gain"), "scheme.noise"),
-    **dict.fromkeys(("Arrived", "Dropped", "Elapsed", "Failed", "Finished", "Joined", "Lost"), "runtime.events"),
+    **dict.fromkeys(("Announced", "Arrived", "Dropped", "Elapsed", "Failed", "Finished", "Joined", "Lost"), "runtime.events"),
     **dict.fromkeys(("Ask", "Cancel", "Fail", "Say", "Tell", "Until"), "runtime.instructions"),
     **dict.fromkeys(("Diverged", "replay_log"), "runtime.log"),
-    **dict.fromkeys(("Round", "Terms"), "runtime.round"),
+    "Round": "runtime.round",
+    "Terms": "runtime.terms",
     "State": "runtime.states",
     **dict.fromkeys(("Split", "Step"), "runtime.step"),
     **dict.fromkeys(("Rounds", "Sample"), "study.rounds"),
-    **dict.fromkeys(("replay", "simulate"), "study.simulation"),
+    "replay": "study.replaying",
+    "simulate": "study.simulation",
     **dict.fromkeys(
         ("Checks", "Count", "Deadline", "First", "Linger", "Planned", "Recovered", "Stop", "Vectorised"), "scheme.stop"
     ),
@@ -77,6 +81,7 @@ HOMES = {
 MODULES = ("codes", "engines", "latency", "plan", "problems", "quantizers", "testing", "torch", "trace")
 
 __all__ = [
+    "Announced",
     "Approximates",
     "Arrived",
     "Ask",

@@ -16,7 +16,7 @@ from unstraggle.engines import local as local_engine
 from unstraggle.latency import ShiftedExponential
 from unstraggle.runtime.serve import Job, share_of, stretched
 from unstraggle.runtime.serve import run as serve
-from unstraggle.study.simulation import replay
+from unstraggle.study.replaying import replay
 
 from ..problems import CannotStart, Constant, least_squares
 from .left_behind import nothing_left_behind

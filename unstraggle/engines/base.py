@@ -93,6 +93,31 @@ class Tells(Protocol):
         ...
 
 
+@runtime_checkable
+class Keeps(Protocol):
+    """An engine that carries words (`Tells`), and whose workers keep messages if an order says so (`Order.pull`).
+
+    They announce each one (`Announced`), also while they go on computing, and send it when they are told (`Tell.message`).
+    """
+
+    @property
+    def keeps(self) -> bool: ...
+
+
+def keeps(engine: Engine) -> bool:
+    """Whether messages of an engine can be fetched."""
+    return isinstance(engine, Keeps) and engine.keeps and tells(engine)
+
+
+def require_keeps(engine: Engine, transfer: str) -> None:
+    """Refuse transfer on request on an engine whose workers do not keep messages."""
+    if transfer == "pull" and not keeps(engine):
+        raise Invalid(
+            f'transfer="pull" needs an engine whose workers keep messages until they are asked for (`engines.Keeps`), but '
+            f'{type(engine).__name__} is none. Use Local, MPI, Ray or Virtual, or transfer="push".'
+        )
+
+
 def tells(engine: Engine) -> bool:
     """Whether an engine carries words to its workers; one that wraps another does if that one does."""
     inner = getattr(engine, "engine", None)

@@ -15,17 +15,18 @@ from ..doors import door
 from ..errors import Invalid
 from ..problems.base import ComputesAll, Listens, Problem
 from ..randomness import Seed, generator
-from ..runtime.events import Dropped, Failed
+from ..runtime.events import Announced, Dropped, Failed
 from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.payload import number_type, pack
 from ..runtime.serve import require_numbers
 from ..runtime.worker import encode
-from ..scheme.arrivals import Latency, Resumes, checked, delivered, task_seconds, way_of
+from ..scheme.arrivals import Latency, Resumes, checked, delivered, noted, notes, task_seconds, way_of
 from ..scheme.busy import Busy
 from ..scheme.code import Code
 from ..scheme.program import Outgoing
 from .base import prepared
+from .virtual_fetches import VirtualFetches
 from .virtual_shifts import VirtualShifts
 
 
@@ -38,7 +39,7 @@ class Virtual:
     and begins the next round late, as real work does; injected delays of an order take no part in that.
     """
 
-    sampled = True
+    sampled = keeps = True
 
     def __init__(self, problem: Problem, latency: Latency, rng: Seed = None, carry: bool = False) -> None:
         self.problem, self._latency, self._rng, self._carry = problem, latency, generator(rng), carry
@@ -76,6 +77,7 @@ class Virtual:
             self._clock, self._round = 0.0, order.round
             self._silent: set[int] = set()
             self._partials: dict[tuple[int, int], Any] = {}
+            self._fetches = VirtualFetches(code, way_of(self._latency, code))
             self._times, self._heard = np.full(len(code.messages), np.nan), False
         times = self._clock + order.delays if order.delays is not None else self._draw(order)
         self._order = replace(order, params=order.params.copy())  # its own: the caller may change it, a problem may know it
@@ -86,23 +88,30 @@ class Virtual:
         self._at = 0
 
     def next(self, until: float | None) -> list[Incoming]:
-        """The messages of the next moment at which any arrives; when none will any more, those that are lost."""
+        """The messages, or notes, of the next moment at which any arrives; when none will any more, those that are lost."""
         if self._shifts is not None:
             return self._shifts.next(until)
-        while self._at < len(self._queue):
-            time = float(self._times[self._queue[self._at]])
-            if until is not None and time > until:
-                break
+        while (time := self._moment) is not None and (until is None or time <= until):
             heard = [m for m in self._take(time) if self._code.messages.worker[m] not in self._silent]
             if time == np.inf:
                 return [Dropped(m, self._clock) for m in heard]
             self._clock = time
-            if heard:
-                return [event for m in heard for event in self._sent(m)]
+            send = self._noted if self._order.pull else self._sent
+            events = [event for m in heard for event in send(m)]
+            events += [event for m, ticket in self._fetches.take(time) for event in self._sent(m, ticket)]
+            if events:
+                return events
         if until is None:
             raise Invalid(f"{self._code.name}: all messages have arrived, and the stop rule still waits. Give it a deadline.")
         self._clock = max(self._clock, until)
         return []
+
+    @property
+    def _moment(self) -> float | None:
+        """When something happens next; None for never."""
+        if self._at < len(self._queue):
+            return min(float(self._times[self._queue[self._at]]), self._fetches.soonest)
+        return self._fetches.soonest if self._fetches.soonest < np.inf else None
 
     def _take(self, time: float) -> list[int]:
         """Messages that come at the same time, off the queue."""
@@ -117,8 +126,10 @@ class Virtual:
         return self._clock if self._shifts is None else self._shifts.clock
 
     def tell(self, word: Tell) -> None:
-        assert self._shifts is not None
-        self._shifts.tell(word)
+        if self._shifts is not None:
+            self._shifts.tell(word)
+        elif word.round == self._round:
+            self._fetches.ask(word, self._clock)
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         if self._shifts is not None:
@@ -135,10 +146,13 @@ class Virtual:
         if order.round and isinstance(model, Resumes):
             model = model.from_round(order.round)
         if not self._carry:
-            return self._clock + np.asarray(checked(model.sample(self._code, 1, self._rng), model)[0])
+            drawn = (
+                notes(model, self._code, 1, self._rng) if order.pull else checked(model.sample(self._code, 1, self._rng), model)
+            )
+            return self._clock + np.asarray(drawn[0])
         durations = task_seconds(model, self._code, 1, self._rng)[0]
         ready = self._busy.begin(self._code, durations, order.workers, self._clock)
-        return np.asarray(delivered(model, self._code, ready[None])[0])
+        return np.asarray((noted if order.pull else delivered)(model, self._code, ready[None])[0])
 
     @property
     def carry(self) -> bool:
@@ -156,7 +170,18 @@ class Virtual:
             model = model.from_round(order.round)
         return np.asarray(task_seconds(model, code, 1, self._rng)[0])
 
-    def _sent(self, m: int) -> Iterator[Incoming]:
+    def _noted(self, m: int) -> Iterator[Incoming]:
+        """A worker has made a message, and says so; or the error of the problem."""
+        worker = int(self._code.messages.worker[m])
+        try:
+            self._compute(self._outgoing[m])
+        except Exception:
+            self._silent.add(worker)
+            yield Failed(worker, self._clock, self._round, traceback.format_exc())
+        else:
+            yield Announced(worker, m, self._clock, self._round)
+
+    def _sent(self, m: int, ticket: int = 0) -> Iterator[Incoming]:
         """A message, or the error of the problem, after which its worker sends nothing more in this round."""
         message, worker = self._outgoing[m], int(self._code.messages.worker[m])
         if worker in self._silent:
@@ -168,9 +193,14 @@ class Virtual:
             yield Failed(worker, self._clock, self._round, traceback.format_exc())
         else:
             payload.flags.writeable = False
-            yield Message(worker, m, self._round, self._clock, payload, checksum)
+            yield Message(worker, m, self._round, self._clock, payload, checksum, ticket=ticket)
 
     def _payload(self, message: Outgoing) -> Any:
+        self._compute(message)
+        return encode(message, self._partials)
+
+    def _compute(self, message: Outgoing) -> None:
+        """The partial gradients of a message, once each."""
         if not self._heard and isinstance(self.problem, Listens):
             self.problem.hear(self._order.context)
         self._heard = True
@@ -182,4 +212,3 @@ class Virtual:
                 where = self._slices[block]
                 partial = self.problem.grad(self._order.params, part, where, self._order.step)
                 self._partials[part, block] = require_numbers(self.problem, part, partial, where)
-        return encode(message, self._partials)

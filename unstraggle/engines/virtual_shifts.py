@@ -118,7 +118,7 @@ class VirtualShifts:
             self._hear(event)
             return []
         if isinstance(event, AtLink):
-            self._through = max(self._through, self.clock) + self._way.master
+            self._through = max(self._through, self.clock) + float(self._way.master[event.message.index])
             arrives = self._through + self._way.word
             self._push(arrives, worker, replace(event.message, time=arrives))
             return []
@@ -175,7 +175,7 @@ class VirtualShifts:
         data.flags.writeable = False
         done = tuple(seat.times[: -2 if seat.task >= 0 else None])
         sent = Message(worker, message.index, seat.shift.job.round, self.clock, data, checksum, done, ticket)
-        if self._way.master or self._way.word or self._way.link[worker]:
-            self._push(self.clock + self._way.link[worker], worker, AtLink(sent))
+        if self._way.master.any() or self._way.word or self._way.link[message.index]:
+            self._push(self.clock + float(self._way.link[message.index]), worker, AtLink(sent))
         else:
             self._push(self.clock, worker, sent)

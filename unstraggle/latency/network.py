@@ -22,10 +22,10 @@ class Network:
     """A latency model plus the way of the messages to the master, over one link per worker and over the master's own.
 
     dim: coordinates of the gradient. bandwidth: bytes per second of a worker's link, for all or one each; its messages queue
-    there. master: bytes per second of the master's link, which all messages share, in the order in which they come.
-    round_trip: seconds for an order out and a message back, once a round; where tasks are handed out, for every note and the
-    word that answers it, and again when sums are asked for. Links are free when a round begins: messages of the round before
-    that have not left yet are dropped. What the master sends, parameters, is not counted.
+    there. master: bytes per second of the master's link, which all messages share, in the order in which they come. round_trip:
+    seconds for an order out and a message back, once a round; where tasks are handed out, for every note and the word that
+    answers it, and again when messages are asked for (sums, or `transfer="pull"`). Links are free when a round begins: messages
+    of the round before that have not left yet are dropped. What the master sends, parameters, is not counted.
 
     >>> from unstraggle.latency import TwoSpeed
     >>> from unstraggle.codes import uncoded
@@ -77,10 +77,8 @@ class Network:
         return self._links(code, delivered(self.base, code, ready))
 
     def way(self, code: Code) -> Way:
-        """Of words and sums of a code that hands out tasks: half a round trip each way."""
-        link, size = np.zeros(code.n), self._bytes(code)
-        link[code.messages.worker] = self.seconds(code)
-        return Way(self.round_trip / 2, link, float(size.max() / self.master))
+        """Of words, notes and messages on request: half a round trip each way."""
+        return Way(self.round_trip / 2, self.seconds(code), self._bytes(code) / self.master)
 
     def from_round(self, first: int) -> Network:
         """The same network, where the model behind it has rounds with numbers beginning with a later one."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Arrived:
-    """A message of round `round` is at the master. ticket: the request that it answers, where sums are sent on request."""
+    """A message of round `round` is at the master. ticket: the request that it answers, where messages are sent on
+    request."""
 
     message: int
     time: float
@@ -24,6 +25,16 @@ class Finished:
     time: float
     round: int = 0
     epoch: int = 0
+
+
+@dataclass(slots=True)
+class Announced:
+    """A worker has made a message of round `round` and keeps it until it is asked for (`transfer="pull"`)."""
+
+    worker: int
+    message: int
+    time: float
+    round: int = 0
 
 
 @dataclass(slots=True)
@@ -70,4 +81,4 @@ class Elapsed:
     time: float
 
 
-Event = Arrived | Finished | Dropped | Failed | Lost | Joined | Elapsed
+Event = Arrived | Announced | Finished | Dropped | Failed | Lost | Joined | Elapsed

@@ -15,11 +15,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """A word to a worker in a round whose tasks are handed out.
+    """A word to a worker in a round whose tasks are handed out, or whose messages are fetched.
 
     task: what to do after what it was given before, a row of the code's table; -1: nothing more. done, counts: a task that it
     has finished, and whether its result goes into the worker's sum or is dropped. ticket: send the sum, which holds `count`
     results by now, and say that it is the answer to this. epoch: with a new one the worker forgets what it did in this round.
+    message: with a ticket, where messages are fetched: which of those that it announced to send; -1: the sum.
     """
 
     worker: int
@@ -30,6 +31,7 @@ class Tell:
     counts: bool = False
     ticket: int = 0
     count: int = 0
+    message: int = -1
 
 
 @dataclass(frozen=True, slots=True)

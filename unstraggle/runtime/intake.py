@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ..scheme.code import Code
 from ..scheme.decoders import Decoded, decode, is_exact
 from ..scheme.recovery import By, Tracker, recovery_of
-from .events import Finished
+from .events import Announced, Finished
 from .handout import Handout
 from .instructions import Tell
 
@@ -17,8 +17,12 @@ class Intake:
     """Messages of workers that go through their programs by themselves: each is sent once, and nothing is said meanwhile.
 
     got, pending: (M,) what is here, and what may still come. dropped: what will not, though its worker is alive. A code that
-    hands out tasks has `SumsOnRequest`; where the two differ, this class says what the plain case is.
+    hands out tasks has `SumsOnRequest`, and one whose messages are fetched `OnRequest`; where these differ, this class says
+    what the plain case is. fetches: whether payloads have to be fetched when the stop rule is met. outdated: what to fetch has
+    to be chosen again. withdrawn: how often what could be had could not any more.
     """
+
+    fetches, outdated, withdrawn = False, False, 0
 
     def __init__(self, code: Code) -> None:
         self._code, self.senders = code, code.messages.worker
@@ -40,6 +44,21 @@ class Intake:
     def settled(self) -> bool:
         """Whether all is here that still can come, once not everything can."""
         return self.exhausted
+
+    @property
+    def complete(self) -> bool:
+        """Whether the payloads are here that will be used."""
+        return True
+
+    @property
+    def awaited(self) -> NDArray[np.bool_]:
+        """(M,) what the round waits for."""
+        return self.pending
+
+    @property
+    def noted(self) -> dict[int, float]:
+        """Who has announced something, and when last."""
+        return {}
 
     @property
     def busy(self) -> tuple[int, ...]:
@@ -94,8 +113,12 @@ class Intake:
             self.dropped.add(message)
         return []
 
-    def expect(self, worker: int) -> None:
-        """A worker has its order: what it owes may come."""
+    def announce(self, event: Announced) -> list[Tell]:
+        """A worker has a message and keeps it, which nobody asked it to do here."""
+        return []
+
+    def expect(self, worker: int, fresh: bool = False) -> None:
+        """A worker has its order: what it owes may come. fresh: it has nothing of what it did before."""
         self._set(worker, True)
 
     def lose(self, worker: int, clock: float) -> list[Tell]:
@@ -103,9 +126,24 @@ class Intake:
         self._set(worker, False)
         return []
 
+    def fail(self, worker: int, clock: float) -> list[Tell]:
+        """The problem raised on a worker, which is alive."""
+        return self.lose(worker, clock)
+
     def join(self, worker: int, clock: float) -> list[Tell]:
         """A worker begins with its order, or goes on with it."""
         return []
+
+    def fetch(self) -> list[Tell]:
+        """Ask for what will be used."""
+        return []
+
+    def resume(self) -> list[Tell]:
+        """What was to be fetched is lost: go on as before."""
+        return []
+
+    def close(self) -> None:
+        """The round is over."""
 
     def finished(self, event: Finished, clock: float) -> list[Tell]:
         """A worker has done a task of this round. Its program has said what comes next."""
@@ -206,8 +244,3 @@ class SumsOnRequest(Intake):
 
     def _set(self, worker: int, comes: bool) -> None:
         self.pending[self.senders == worker] = comes
-
-
-def intake_of(code: Code, number: int, busy: tuple[int, ...]) -> Intake:
-    """What takes in the messages of a round. busy: workers that are still at a task of an earlier one."""
-    return Intake(code) if code.handing is None else SumsOnRequest(code, number, busy)

@@ -20,7 +20,8 @@ from . import events as event_kinds
 from . import instructions as instruction_kinds
 from .events import Event
 from .instructions import Instruction
-from .round import Round, Terms
+from .round import Round
+from .terms import Terms
 
 log = logging.getLogger("unstraggle")
 

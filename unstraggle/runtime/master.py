@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..doors import door
-from ..engines.base import Engine, Lends, Sampled, Tells, require_tells
+from ..engines.base import Engine, Lends, Sampled, Tells, require_keeps, require_tells
 from ..errors import Invalid, NotRecovered
 from ..scheme.code import Code
 from ..scheme.noise import require_digits
@@ -32,10 +32,11 @@ from .interrupts import LOOK, Interrupts
 from .log import Log
 from .message import Incoming, Message, Order, WorkerFailed
 from .recorder import Recorder
-from .round import Round, Terms
+from .round import Round
 from .states import Shortfall, State
 from .step import spent
 from .sums import finite
+from .terms import Terms, Transfer, require_transfer
 
 log = logging.getLogger("unstraggle")
 
@@ -61,9 +62,10 @@ class Master:
     back, and ask them again, "approximate" with what is there, "skip" the step (a gradient of zeros), or "raise"
     `NotRecovered`. Without patience only dead workers make a shortfall. A worker whose problem raises counts as lost for the
     round; `WorkerFailed` is raised when it does so twice in a row, or too many do. sending: "cluster_stop" lets workers go
-    whose cluster is recovered. change: change(round, last estimate) gives the code of a round, over the data that `code`
-    places. trace: a file to which every round is added. log: a file for every event and instruction, from which `replay_log`
-    decides again.
+    whose cluster is recovered. transfer: "pull" lets workers keep their messages and announce them; the master asks for those
+    that its decoder will use, when the stop rule is met by what was announced. Codes that hand out tasks do so anyway. change:
+    change(round, last estimate) gives the code of a round, over the data that `code` places. trace: a file to which every round
+    is added. log: a file for every event and instruction, from which `replay_log` decides again.
 
     >>> from unstraggle import codes, engines, latency, problems
     >>> problem = problems.LeastSquares.split(np.eye(4), np.arange(4.0), parts=4)
@@ -83,6 +85,7 @@ class Master:
         on_shortfall: Shortfall = "wait",
         patience: float | None = None,
         sending: Sending = "all",
+        transfer: Transfer = "push",
         change: Change | None = None,
         trace: Any = None,
         log: Any = None,
@@ -95,6 +98,7 @@ class Master:
         self._change, self._seen = change, None  # type: tuple[Change | None, Estimate | None]
         self.engine = engine
         self._policy, self._patience, self._sending = on_shortfall, patience, sending
+        self._transfer = require_transfer(transfer, sending)
         self._usual: deque[float] = deque(maxlen=REMEMBERED)
         self._lost: dict[int, bool] = {}
         self._suspects: set[int] = set()
@@ -106,6 +110,7 @@ class Master:
         self._busy_workers: tuple[int, ...] = ()
         self._eps = require_digits(self.code, np.dtype(engine.problem.dtype))
         require_tells(engine, self.code)
+        require_keeps(engine, transfer)
         self._recorder, self._log = Recorder(self.code, trace), Log(log)
         self._gathers: tuple[Code, Gather] | None = None
         self._own: NDArray[Any] | None = None
@@ -156,8 +161,9 @@ class Master:
         number, self._count = self._count, self._count + 1
         code = self._code_of(number)
         changed = None if code is self.code else code
-        hold = self._holding.hold if changed is None else None
-        order = Order(number, number if step is None else step, values, None, delays, changed, context, hold)
+        pull = self._transfer == "pull" and code.handing is None
+        hold = self._holding.hold if changed is None and not pull else None
+        order = Order(number, number if step is None else step, values, None, delays, changed, context, hold, pull)
         round = Round(code, self.stop, number, self._terms())
         current = Current(self.engine, self._gather(code), round, order, self._log, self._left)
         self._left = None
@@ -170,7 +176,7 @@ class Master:
             self._learn(current.round)
         estimate = self._seen = current.estimate(scaling)
         self._left = estimate.wall - current.outside
-        if changed is None and current.round.state is State.DONE:
+        if changed is None and not pull and current.round.state is State.DONE:
             self._holding.learn(estimate.arrivals, current.starts(), estimate.wait)
         self._recorder.add(estimate, current.taken, code)
         return estimate
@@ -195,7 +201,8 @@ class Master:
         remind = None if self._sampled else FIRST_REMIND if usual is None else max(1.0, REMIND * usual)
         lost = tuple(sorted(self._lost.items()))
         suspects = frozenset(self._suspects)
-        return Terms(self._policy, limit, remind, self._sending, lost, suspects, self._eps, self._busy_workers)
+        busy, transfer = self._busy_workers, self._transfer
+        return Terms(self._policy, limit, remind, self._sending, lost, suspects, self._eps, busy, transfer)
 
     def _first_limit(self) -> float | None:
         """Who waits anyway may ask again before the usual time is known: messages may vanish in the first rounds, too."""
@@ -319,7 +326,7 @@ class Current:
         tracks = self._nothing() if skipped else self._gather.finish(round.decoded.weights, scaling)
         fine = skipped or self._gather.finite or self._say_it_is_not_finite()
         used = set(senders[round.got].tolist())
-        late = set(range(round.code.n)) - used - round.missed
+        late = set(range(round.code.n)) - used - round.noted.keys() - round.missed
         busy = set(senders[round.pending].tolist())
         return Estimate(
             tracks=tracks,
@@ -339,7 +346,7 @@ class Current:
             duplicates=round.duplicates,
             damaged=round.damaged,
             bytes=self.bytes,
-            **spent(self.taken, wait, self._engine.clock(), self.outside, round.code.n, busy, round.missed),
+            **spent(self.taken, wait, self._engine.clock(), self.outside, round.code.n, busy, round.missed, round.noted),
         )
 
     def _say_it_is_not_finite(self) -> bool:

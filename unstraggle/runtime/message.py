@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnstraggleError
-from .events import Dropped, Failed, Finished, Joined, Lost
+from .events import Announced, Dropped, Failed, Finished, Joined, Lost
 
 if TYPE_CHECKING:
     from ..scheme.code import Code
@@ -34,7 +34,8 @@ class Order:
     delays: (M,) seconds after the start of the round before which a message may not leave; for tests and experiments. code: of
     this round, where it is another one than that which the engine was opened with; see `scheme.placement`. context: what else
     the problem must know in this round, as bytes that it reads itself; see `problems.Listens`. hold: how long workers wait
-    before redundant tasks; an engine may leave it out.
+    before redundant tasks; an engine may leave it out. pull: workers keep their messages, announce them (`Announced`), and send
+    those that they are told to (`Tell.message`).
     """
 
     round: int
@@ -45,6 +46,7 @@ class Order:
     code: Code | None = None
     context: bytes = b""
     hold: Hold | None = None
+    pull: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -53,7 +55,7 @@ class Message:
 
     time: of arrival, in seconds since the start of the round. times: start, end, start, end, ... of the worker's tasks since
     its last message. checksum: of the payload where it has none of its own (see `frame.checksum`); None: it came without one.
-    ticket: the request that it answers, where sums are sent on request.
+    ticket: the request that it answers, where it was sent on request.
     """
 
     worker: int
@@ -66,5 +68,5 @@ class Message:
     ticket: int = 0
 
 
-Incoming = Message | Dropped | Lost | Joined | Failed | Finished
+Incoming = Message | Dropped | Lost | Joined | Failed | Finished | Announced
 """What an engine reports. Lost and Joined may come between rounds, too, and Failed may be of a round that is over."""

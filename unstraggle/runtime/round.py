@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
 
 from ..doors import door
 from ..errors import Invalid
 from ..scheme.code import Code
 from ..scheme.decoders import Decoded
-from ..scheme.recovery import By, Sending
-from ..scheme.stop import Recovered, Stop
-from .events import Arrived, Dropped, Elapsed, Event, Failed, Finished, Joined, Lost
+from ..scheme.recovery import By
+from ..scheme.stop import Stop
+from .events import Announced, Arrived, Dropped, Elapsed, Event, Failed, Finished, Joined, Lost
 from .instructions import Ask, Cancel, Fail, Instruction, Say, Until
-from .intake import intake_of
-from .states import LATE, OVER, SHORT, TRANSITIONS, Shortfall, Signal, State
+from .on_request import intake_of
+from .states import LATE, OVER, SHORT, TRANSITIONS, Signal, State
+from .terms import Terms, require_sending, require_stop_by
 
 ATTEMPTS = 3
 """How often workers are asked again, while none is lost or joins, for messages that came damaged."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a round goes by besides its code and stop rule: all that its decisions depend on.
-
-    limit: seconds after which patience is over. remind: seconds after which people are told whom the round waits for.
-    lost: workers that are gone when it starts, and whether each may return. suspects: workers that failed when last asked.
-    eps: relative error of the numbers in messages. busy: workers that are still at a task of an earlier round, where tasks are
-    handed out.
-    """
-
-    on_shortfall: Shortfall = "raise"
-    limit: float | None = None
-    remind: float | None = None
-    sending: Sending = "all"
-    lost: tuple[tuple[int, bool], ...] = ()
-    suspects: frozenset[int] = frozenset()
-    eps: float = 0.0
-    busy: tuple[int, ...] = ()
 
 
 @door
@@ -48,6 +27,7 @@ class Round:
     It does no I/O and reads no clock, so that simulations, replays and live engines share it, and a recorded one can be
     decided again. Its transitions stand in `states.TRANSITIONS`.
 
+    >>> from unstraggle import Recovered
     >>> from unstraggle.codes import fractional_repetition
     >>> round = Round(fractional_repetition(4, s=1), Recovered())
     >>> round.feed(Arrived(0, time=0.5))
@@ -61,14 +41,15 @@ class Round:
     def __init__(self, code: Code, stop: Stop, number: int = 0, terms: Terms | None = None) -> None:
         self.code, self.stop, self.number, self.terms = code, stop, number, terms or Terms()
         self.state, self.over, self.clock, self.time = State.OPEN, False, 0.0, None  # type: tuple[State, bool, float, float | None]
-        self._intake = intake_of(code, number, self.terms.busy)
+        self._intake = intake_of(code, number, self.terms)
         self.got, self.pending, self._senders = self._intake.got, self._intake.pending, self._intake.senders
         self.lost: dict[int, bool] = {}
         self.missed: set[int] = set()
         self.failures: dict[int, str] = {}
-        self.late = self.duplicates = self.damaged = 0
+        self.late = self.duplicates = self.damaged = self.notes = 0
+        self._then = Signal.MET
         self._limit, self._remind = self.terms.limit, self.terms.remind
-        self._since: dict[Stop, float] = {}
+        self._since: dict[tuple[Stop, int], float] = {}
         self._attempts = 0
         self._unasked, self._asked_again = 0.0, False
         self._until: float | None = None
@@ -115,9 +96,15 @@ class Round:
 
     def since(self, stop: Stop) -> float | None:
         """Since when another stop rule has been met, None while it is not."""
-        if stop not in self._since and stop.done(self):
-            self._since[stop] = self.clock
-        return self._since.get(stop)
+        key = stop, self._intake.withdrawn
+        if key not in self._since and stop.done(self):
+            self._since[key] = self.clock
+        return self._since.get(key)
+
+    @property
+    def noted(self) -> dict[int, float]:
+        """Workers that have announced something, and when they did so last."""
+        return self._intake.noted
 
     @property
     def decoded(self) -> Decoded:
@@ -150,8 +137,9 @@ class Round:
 
     def _decide(self) -> None:
         signal = self._signal()
-        if signal is not None:
+        while signal is not None:
             self._follow(signal)
+            signal = self._signal() if signal in (Signal.FETCH, Signal.LACK) else None
         if self._newcomers:
             self._welcome()
         if not self.over:
@@ -176,6 +164,8 @@ class Round:
             self._drop(event)
         elif isinstance(event, Finished):
             self._finish(event)
+        elif isinstance(event, Announced):
+            self._hear_of(event)
 
     def _arrive(self, event: Arrived) -> None:
         """A message of this round counts whatever its worker is thought to be."""
@@ -189,6 +179,12 @@ class Round:
         else:
             self._intake.take(message)
             self._unasked = self._unasked if self._asked_again else self.clock
+
+    def _hear_of(self, event: Announced) -> None:
+        """A worker has a message, and keeps it."""
+        if event.round == self.number:
+            self.notes += 1
+            self._out += self._intake.announce(event)
 
     def _drop(self, event: Dropped) -> None:
         self.damaged += event.damaged
@@ -210,7 +206,8 @@ class Round:
                 self._out += self._intake.freed(event.worker, self.clock)
             return
         self.failures.setdefault(event.worker, event.details)
-        self._miss(event.worker)
+        self.missed.add(event.worker)
+        self._out += self._intake.fail(event.worker, self.clock)
         last = event.details.strip().splitlines()[-1:] or ["no details"]
         self._out.append(Say(f"Worker {event.worker} failed in round {self.number}: {last[0]}"))
 
@@ -218,19 +215,15 @@ class Round:
         self._attempts = 0
         self.lost[event.worker] = event.returns
         self._newcomers.discard(event.worker)
-        self._miss(event.worker)
-
-    def _miss(self, worker: int) -> None:
-        """Nothing more will come from a worker."""
-        self.missed.add(worker)
-        self._out += self._intake.lose(worker, self.clock)
+        self.missed.add(event.worker)
+        self._out += self._intake.lose(event.worker, self.clock)
 
     def _join(self, event: Joined) -> None:
         """Who comes back takes part."""
         self._attempts = 0
         self.lost.pop(event.worker, None)
         if event.fresh or event.worker not in self.failures:
-            self._intake.expect(event.worker)
+            self._intake.expect(event.worker, event.fresh)
         if event.fresh:
             self._newcomers.add(event.worker)
         elif event.worker not in self.failures:
@@ -248,9 +241,29 @@ class Round:
     # Deciding
 
     def _signal(self) -> Signal | None:
-        """What has become of the round."""
+        """What has become of the round. Before an end comes what has to be fetched for it."""
+        if self.over:
+            return None
         if self.failures and self.failures.keys() & self.terms.suspects:
             return Signal.GIVE_UP
+        if self.state is State.FETCHING:
+            return self._fetched()
+        signal = self._judged()
+        if signal not in (Signal.MET, Signal.TAKE) or not self._intake.fetches:
+            return signal
+        self._then = signal
+        return Signal.FETCH
+
+    def _fetched(self) -> Signal | None:
+        """Whether all is here that was asked for; a loss may mean that something else must be asked for, or waited for."""
+        if self._intake.complete:
+            return self._then
+        if self._then is Signal.MET and not self.stop.done(self):
+            return Signal.LACK
+        return Signal.FETCH if self._intake.outdated else self._late()
+
+    def _judged(self) -> Signal | None:
+        """What has become of it by what came, or was announced."""
         if self.stop.done(self):
             return Signal.MET
         if self.state is State.SETTLING:
@@ -298,8 +311,14 @@ class Round:
             self._say_who_is_late()
         elif signal is Signal.SETTLE:
             self._out += self._intake.settle()
+        elif signal is Signal.FETCH:
+            self._out += self._intake.fetch()
+            self._limit = 2 * self.clock if _reached(self._limit, self.clock) else self._limit
+        elif signal is Signal.LACK:
+            self._out += self._intake.resume()
         if self.over:
             self.time = self.clock
+            self._intake.close()
         if self.state is State.FAILED:
             self._give_up()
 
@@ -313,7 +332,7 @@ class Round:
 
     def _say_who_is_late(self) -> None:
         """Who waits asks again, for a message may have vanished; the next word comes after twice the time."""
-        late = sorted(set(self._senders[self.pending].tolist()) - self.lost.keys())
+        late = sorted(set(self._senders[self._intake.awaited].tolist()) - self.lost.keys())
         who = f"workers {late}" if late else f"lost workers {sorted(self.lost)} to come back"
         self._out.append(Say(f"Round {self.number} still waits after {self.clock:.3g} s for {who}."))
         if _reached(self._limit, self.clock):
@@ -365,7 +384,7 @@ class Round:
     def _set_alarm(self) -> None:
         if self.over:
             return
-        until = self.stop.alarm(self)
+        until = None if self.state is State.FETCHING else self.stop.alarm(self)
         for alarm in (self._limit, self._remind, self._intake.alarm()):
             if alarm is not None and (until is None or alarm < until):
                 until = alarm
@@ -376,17 +395,3 @@ class Round:
 
 def _reached(limit: float | None, clock: float) -> bool:
     return limit is not None and clock >= limit
-
-
-def require_sending(sending: Any) -> Sending:
-    """Check which messages are to be counted."""
-    if sending not in ("all", "cluster_stop"):
-        raise Invalid(f'sending must be "all" or "cluster_stop", but got {sending!r}.')
-    return sending  # type: ignore[no-any-return]
-
-
-def require_stop_by(stop: Stop) -> By:
-    """The notion of recovered that lets a cluster stop early; only `Recovered` has one."""
-    if isinstance(stop, Recovered):
-        return stop.by
-    raise Invalid(f'sending="cluster_stop" needs stop=Recovered(...), but got {stop}. Use sending="all" with other stop rules.')

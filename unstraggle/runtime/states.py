@@ -15,6 +15,7 @@ class State(Enum):
     OPEN = "open"
     WAITING = "waiting"
     SETTLING = "settling"
+    FETCHING = "fetching"
     DONE = "done"
     APPROXIMATED = "approximated"
     SKIPPED = "skipped"
@@ -30,6 +31,8 @@ class Signal(Enum):
     BACK = "enough workers are back"
     REMIND = "patience is over: say so, and ask again"
     SETTLE = "take what still comes"
+    FETCH = "the payloads are with the workers: ask for them"
+    LACK = "what was announced is lost"
     TAKE = "take what is there"
     SKIP = "go on without a gradient"
     GIVE_UP = "nothing more can come, or an error repeats"
@@ -54,6 +57,16 @@ TRANSITIONS: dict[tuple[State, Signal], State] = {
     (State.SETTLING, Signal.MET): State.DONE,
     (State.SETTLING, Signal.TAKE): State.APPROXIMATED,
     (State.SETTLING, Signal.GIVE_UP): State.FAILED,
+    (State.OPEN, Signal.FETCH): State.FETCHING,
+    (State.WAITING, Signal.FETCH): State.FETCHING,
+    (State.SETTLING, Signal.FETCH): State.FETCHING,
+    (State.FETCHING, Signal.FETCH): State.FETCHING,
+    (State.FETCHING, Signal.REMIND): State.FETCHING,
+    (State.FETCHING, Signal.LACK): State.OPEN,
+    (State.FETCHING, Signal.MET): State.DONE,
+    (State.FETCHING, Signal.TAKE): State.APPROXIMATED,
+    (State.FETCHING, Signal.SKIP): State.SKIPPED,
+    (State.FETCHING, Signal.GIVE_UP): State.FAILED,
 }
 
 SHORT: dict[Shortfall, Signal] = {

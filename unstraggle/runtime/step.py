@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -87,10 +88,18 @@ def record(step: Step, kind: type[Step]) -> dict[str, Any]:
 
 
 def spent(
-    messages: Collection[Message], wait: float, clock: float, outside: float, n: int, busy: Iterable[int], lost: Collection[int]
+    messages: Collection[Message],
+    wait: float,
+    clock: float,
+    outside: float,
+    n: int,
+    busy: Iterable[int],
+    lost: Collection[int],
+    noted: Mapping[int, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """wall, idle and split of a step of n workers, at a clock that began with its round. busy: who had not finished."""
-    computed = _computed(messages)
+    """wall, idle and split of a step of n workers, at a clock that began with its round. busy: who had not finished. noted: who
+    had announced messages that may not have been fetched, and when last: they had computed until then."""
+    computed = {**noted, **_computed(messages)}
     last = max(messages, key=attrgetter("time"), default=None)
     compute = 0.0 if last is None else min(computed[last.worker], wait)
     transfer = min(max(0.0, last.time - last.times[-1]), wait - compute) if last is not None and last.times else 0.0

@@ -8,8 +8,9 @@ from typing import Any
 from .events import Finished
 from .instructions import Tell
 
-WORD = struct.Struct("<qiii?3xii24x")
-"""-1 - round, epoch, task, done, counts, ticket, count. As long as an order of the local engine, told from it by its sign."""
+WORD = struct.Struct("<qiii?3xiii20x")
+"""-1 - round, epoch, task, done, counts, ticket, count, message. As long as an order of the local engine, told from it by its
+sign."""
 DONE = struct.Struct("<qii")
 """round, task, epoch."""
 
@@ -18,9 +19,10 @@ def packed(word: Tell) -> bytes:
     """The bytes of a word.
 
     >>> unpacked(packed(Tell(3, 7, 1, task=5)), worker=3)
-    Tell(worker=3, round=7, epoch=1, task=5, done=-1, counts=False, ticket=0, count=0)
+    Tell(worker=3, round=7, epoch=1, task=5, done=-1, counts=False, ticket=0, count=0, message=-1)
     """
-    return WORD.pack(-1 - word.round, word.epoch, word.task, word.done, word.counts, word.ticket, word.count)
+    about = word.epoch, word.task, word.done, word.counts, word.ticket, word.count, word.message
+    return WORD.pack(-1 - word.round, *about)
 
 
 def unpacked(data: Any, worker: int, at: int = 0) -> Tell:

@@ -68,15 +68,15 @@ class Delivers(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """What words and sums cost where tasks are handed out.
+    """What words and messages cost where messages are sent on request: sums of tasks that are handed out, or `transfer="pull"`.
 
-    word: seconds of a word to a worker, or back. link: (n,) seconds that a sum occupies its worker's link. master: seconds that
-    it occupies the master's.
+    word: seconds of a word to a worker, or of a note back. link, master: (M,) seconds that a message occupies the link of its
+    worker, and that of the master.
     """
 
     word: float
     link: Times
-    master: float
+    master: Times
 
 
 @runtime_checkable
@@ -86,7 +86,7 @@ class Connects(Protocol):
     base: Any
 
     def way(self, code: Code) -> Way:
-        """Of the words and sums of a code that hands out tasks."""
+        """Of words, notes and messages on request."""
         ...
 
 
@@ -146,13 +146,39 @@ def computing(model: Any) -> Any:
 
 
 def way_of(model: Any, code: Code) -> Way:
-    """The way of words and sums under a model; without a network they take no time."""
+    """The way of words and messages under a model; without a network they take no time."""
     return model.way(code) if isinstance(model, Connects) else no_way(code)
 
 
 def no_way(code: Code) -> Way:
-    """Words and sums that take no time."""
-    return Way(0.0, np.zeros(code.n), 0.0)
+    """Words and messages that take no time."""
+    return Way(0.0, np.zeros(len(code.messages)), np.zeros(len(code.messages)))
+
+
+def notes(model: Any, code: Code, rounds: int, rng: np.random.Generator) -> Times:
+    """(rounds, M) times at which notes that messages are ready are with the master (`transfer="pull"`)."""
+    if isinstance(model, Connects):
+        return notes(model.base, code, rounds, rng) + 2 * model.way(code).word
+    return checked(require_no_way(model).sample(code, rounds, rng), model)
+
+
+def noted(model: Any, code: Code, ready: Times) -> Times:
+    """The same of messages that are ready at these times (rounds, M)."""
+    if isinstance(model, Connects):
+        return noted(model.base, code, ready) + 2 * model.way(code).word
+    require_no_way(model)
+    return ready
+
+
+def require_no_way(model: Any) -> Any:
+    """Refuse a network of one's own that does not tell the way of a note from that of a message."""
+    kind: Any = type(model)
+    if _delivers(kind):
+        raise Invalid(
+            f'transfer="pull" needs to know what a note costs, and what a message, but {model} only knows the latter. Use '
+            'latency.Network, or transfer="push".'
+        )
+    return model
 
 
 @lru_cache(maxsize=64)

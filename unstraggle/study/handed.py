@@ -12,7 +12,8 @@ from ..engines.virtual_shifts import VirtualShifts
 from ..runtime.events import Arrived, Elapsed, Event
 from ..runtime.instructions import Instruction, Tell, Until
 from ..runtime.message import Incoming, Message, Order
-from ..runtime.round import Round, Terms
+from ..runtime.round import Round
+from ..runtime.terms import Terms
 from ..scheme.arrivals import Speeds, Way, checked, computing, no_way, task_seconds, way_of
 from ..scheme.code import Code
 from ..scheme.handing import table_of
@@ -40,7 +41,8 @@ def _rounds(code: Code, seconds: Times, speeds: Times, way: Way, free: Times, ca
     from .handed_kernel import handed_rounds, in_order_rounds
 
     assert code.handing is not None
-    lasting = handed_state.Way(float(way.word), way.link, np.argsort(way.link, kind="stable"), float(way.master))
+    link = way.link[np.argsort(code.messages.worker)]  # one sum a worker
+    lasting = handed_state.Way(float(way.word), link, np.argsort(link, kind="stable"), float(way.master.max()))
     if code.handing.in_order:
         return in_order_rounds(seconds, code.tasks.queues, code.tasks.part, code.k, lasting, free, carry)  # type: ignore[no-any-return]
     rounds, rules, late = max(len(seconds), len(speeds)), _rules(code), free.copy()

@@ -55,7 +55,8 @@ class Rounds:
     """Time and messages of each round. Prints as a small table.
 
     messages: sent up to the end, copies included. exact: whether the decoder calls the gradient exact. residual: the relative
-    error of its coefficients, NaN where a round never ended or where it was not recorded.
+    error of its coefficients, NaN where a round never ended or where it was not recorded. notes: where messages are announced
+    and fetched (`transfer="pull"`), how many were announced up to the end; `messages` are then those that were fetched.
     """
 
     code: str
@@ -63,6 +64,7 @@ class Rounds:
     messages: Sample
     exact: Sample
     residual: Sample
+    notes: Sample | None = None
 
     def __len__(self) -> int:
         return len(self.time)
@@ -76,12 +78,15 @@ class Rounds:
             "time": self.time.to_dict(),
             "messages": self.messages.to_dict(),
             "residual": self.residual.to_dict(),
+            **({} if self.notes is None else {"notes": self.notes.to_dict()}),
         }
 
     def __str__(self) -> str:
         lines = [f"{self.code}: {len(self)} rounds, {100 * self.exact.mean:.4g} % exact"]
         lines.append(f"  {'':10}{'mean':>10}{'95 % ±':>10}{'median':>10}{'p95':>10}{'p99':>10}")
         rows = {"time": self.time, "messages": self.messages}
+        if self.notes is not None:
+            rows["notes"] = self.notes
         if self.exact.mean < 1 and np.isfinite(self.residual.mean):
             rows["residual"] = self.residual
         for name, sample in rows.items():

@@ -1,4 +1,4 @@
-"""simulate() draws rounds and evaluates them all at once; replay() feeds arrivals one by one through a real Round."""
+"""simulate() draws rounds and evaluates them all at once; replay() of `replaying` is its slow twin."""
 
 from __future__ import annotations
 
@@ -14,18 +14,27 @@ from numpy.typing import NDArray
 from ..doors import door
 from ..errors import Invalid
 from ..randomness import Seed, generator
-from ..runtime.events import Arrived, Elapsed, Event
-from ..runtime.instructions import Cancel
-from ..runtime.round import Round, Terms, require_sending, require_stop_by
-from ..runtime.states import State
-from ..scheme.arrivals import Delivers, Latency, Resumes, Speeds, checked, computing, task_seconds
-from ..scheme.busy import Busy
+from ..runtime.round import Round
+from ..runtime.terms import Terms, Transfer, require_sending, require_stop_by, require_transfer
+from ..scheme.arrivals import (
+    Latency,
+    Resumes,
+    Speeds,
+    checked,
+    computing,
+    delivered,
+    noted,
+    notes,
+    task_seconds,
+    way_of,
+)
 from ..scheme.code import Code
-from ..scheme.decoders import TOLERANCE, parts_of
+from ..scheme.decoders import parts_of
 from ..scheme.recovery import By, Sending
 from ..scheme.stop import Planned, Recovered, Stop, code_and_stop, ends, vectorised
 from ..statistics import NORMAL_975
 from ..threads import cores
+from .replaying import Result, exact, replay_rounds, told, worth
 from .rounds import Rounds, Sample
 
 CHUNK = 8192
@@ -33,9 +42,6 @@ CHUNK = 8192
 
 CHUNK_BYTES = 1 << 25
 """Memory for the arrival times that a thread holds at once."""
-
-Result = tuple[NDArray[Any], ...]
-"""Ends of the rounds, messages sent, whether the gradient was exact, and its relative error."""
 
 
 MOST_ROUNDS = 10**9
@@ -56,6 +62,7 @@ def simulate(
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     carry: bool = False,
+    transfer: Transfer = "push",
 ) -> Rounds:
     """Simulate rounds of a code, or of a plan with its stop rule, under a latency model.
 
@@ -67,6 +74,9 @@ def simulate(
     carry: a task cannot be interrupted, so that a worker that is inside one when a round ends begins the next one late: rounds
     follow one another, as in a live run, and planners go by that. Without it every round starts with free workers, as in the
     papers and their closed forms, which is too fast for codes whose workers have more to do when a round ends.
+
+    transfer: "pull" lets workers announce their messages; those that the decoder will use are fetched, at the cost of a round
+    trip (`latency.Network`). `notes` counts what was announced, `messages` what was fetched.
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> from unstraggle.latency import ShiftedExponential
@@ -83,68 +93,14 @@ def simulate(
     code, stop = code_and_stop(code, stop, by)
     if require_sending(sending) == "cluster_stop":
         require_stop_by(stop)
-    chunk = partial(_chained_chunk if carry else _chunk, code, latency, stop, sending)
+    pull = require_transfer(transfer, sending) == "pull" and code.handing is None
+    chunk = partial(_chained_chunk if carry else _chunk, code, latency, stop, sending, pull)
     if code.handing is not None:
         chunk = partial(_handed_chunk, code, latency, carry)
     elif carry:
         threads = 1  # a chain is many short calls: threads would fight for Python's lock, which takes 2.6 times the processor
-    result = _collect(chunk, rounds, generator(rng), precision, threads, progress, carry)
+    result = _collect(chunk, rounds, generator(rng), precision, threads, progress, carry, pull)
     return Rounds(code.name, *(Sample(values, carry) for values in result))
-
-
-@door
-def replay(
-    code: Code | Planned,
-    times: NDArray[np.float64],
-    stop: Stop | None = None,
-    *,
-    by: By | None = None,
-    sending: Sending = "all",
-    carry: bool = False,
-) -> Rounds:
-    """Feed (R, M) arrival times, one event after the other, through a real `Round`: the slow twin of `simulate`.
-
-    carry: the times are the (R, T) seconds that tasks take, and workers stay in those that they are in when a round ends. So
-    they are for codes that hand out tasks, with carry-over and without.
-    """
-    code, stop = code_and_stop(code, stop, by)
-    width = len(code.tasks) if carry or code.handing is not None else len(code.messages)
-    if np.shape(times)[1:] != (width,):
-        what = "seconds of tasks" if width == len(code.tasks) else "arrival times"
-        raise Invalid(f"replay needs {what} (rounds, {width}), but got shape {np.shape(times)}.")
-    checked(times, "replay")
-    if code.handing is not None:
-        from .handed import replayed
-
-        return Rounds(code.name, *(Sample(values, carry) for values in _exact(*replayed(code, times, carry))))
-    rounds = _replay_chain(code, stop, sending, times) if carry else _replay_rounds(code, stop, sending, times)
-    return Rounds(code.name, *(Sample(values, carry) for values in _told(rounds)))
-
-
-def _replay_rounds(code: Code, stop: Stop, sending: Sending, arrivals: NDArray[np.float64]) -> list[Round]:
-    return [_replay_round(Round(code, stop, terms=Terms(sending=sending)), row)[0] for row in arrivals]
-
-
-def _replay_chain(code: Code, stop: Stop, sending: Sending, durations: NDArray[np.float64]) -> list[Round]:
-    """Rounds that follow one another, each beginning when the one before ended."""
-    busy, ended = Busy(code.n), []
-    for row in durations:
-        round, cancelled = _replay_round(Round(code, stop, terms=Terms(sending=sending)), busy.begin(code, row))
-        for worker, time in cancelled.items():
-            busy.stop((worker,), time)
-        busy.end(_end(round))
-        ended.append(round)
-    return ended
-
-
-def _end(round: Round) -> float:
-    return np.inf if round.time is None or round.state is State.FAILED else float(round.time)
-
-
-def _told(ended: list[Round]) -> Result:
-    times = np.array([_end(round) for round in ended])
-    sent = np.array([int(round.got.sum()) for round in ended])
-    return times, sent, *_worth(times, np.array([round.decoded.residual for round in ended]))
 
 
 def _collect(
@@ -155,9 +111,10 @@ def _collect(
     threads: int | None,
     progress: Callable[[int, int], None] | None,
     chained: bool,
+    pull: bool,
 ) -> Result:
     """Run chunks on threads, take their results in order, and stop when the mean is known well enough."""
-    kinds = (np.float64, np.int32, np.bool_, np.float64)
+    kinds = (np.float64, np.int32, np.bool_, np.float64, *([np.int32] if pull else []))
     result: Result = tuple(np.empty(rounds, dtype=kind) for kind in kinds)
     done = 0
     for piece in _in_order(chunk, rounds, rng, threads or cores()):
@@ -197,10 +154,11 @@ def _precise(sample: Sample, precision: float) -> bool:
 
 
 def _chunk(
-    code: Code, latency: Latency, stop: Stop, sending: Sending, first: int, rounds: int, rng: np.random.Generator
+    code: Code, latency: Latency, stop: Stop, sending: Sending, pull: bool, first: int, rounds: int, rng: np.random.Generator
 ) -> Result:
     """Rounds from one random stream, in pieces that fit into memory."""
-    fused = stop == Recovered("rule") and isinstance(latency, Speeds) and latency.speeds(code.n, 0, rng) is not None
+    one_speed = isinstance(latency, Speeds) and latency.speeds(code.n, 0, rng) is not None
+    fused = stop == Recovered("rule") and one_speed and not pull
     width = code.n if fused else max(len(code.messages), len(code.tasks))
     step = max(1, CHUNK_BYTES // (8 * width))
     pieces = []
@@ -208,13 +166,15 @@ def _chunk(
         model, size = _from_round(latency, first + at), min(step, rounds - at)
         if fused:
             pieces.append(_fused_piece(code, model, sending, size, rng))
+        elif pull:
+            pieces.append(_pulled_piece(code, latency, notes(model, code, size, rng), stop))
         else:
             pieces.append(_piece(code, checked(model.sample(code, size, rng), latency), stop, sending))
     return tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
 
 
 def _chained_chunk(
-    code: Code, latency: Latency, stop: Stop, sending: Sending, first: int, rounds: int, rng: np.random.Generator
+    code: Code, latency: Latency, stop: Stop, sending: Sending, pull: bool, first: int, rounds: int, rng: np.random.Generator
 ) -> Result:
     """Rounds from one random stream that follow one another; the first one starts with free workers."""
     from .carry import chained
@@ -222,7 +182,7 @@ def _chained_chunk(
     free, pieces = np.zeros(code.n), []
     one_speed = isinstance(latency, Speeds) and latency.speeds(code.n, 0, rng) is not None
     step = max(1, CHUNK_BYTES // (8 * (code.n if one_speed else len(code.tasks))))
-    play = partial(_play, code, latency if isinstance(latency, Delivers) else None, stop, sending)
+    play = partial(_play, code, latency, stop, sending, pull)
     for at in range(0, rounds, step):
         model, size = _from_round(latency, first + at), min(step, rounds - at)
         piece, free = chained(size, _work(code, model, size, rng, one_speed), play, free)
@@ -241,12 +201,8 @@ def _handed_chunk(code: Code, latency: Any, carry: bool, first: int, rounds: int
     for at in range(0, rounds, step):
         size = min(step, rounds - at)
         times, sent, free = handed(code, _from_round(latency, first + at), size, rng, free, carry)
-        pieces.append(_exact(times, sent, np.zeros(size)))
+        pieces.append(exact(times, sent, np.zeros(size)))
     return tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
-
-
-def _exact(times: NDArray[np.float64], sent: NDArray[Any], residual: NDArray[np.float64]) -> Result:
-    return times, sent, *_worth(times, residual)
 
 
 def _work(code: Code, latency: Any, rounds: int, rng: np.random.Generator, one_speed: bool) -> Any:
@@ -267,13 +223,15 @@ def _queues(code: Code) -> NDArray[np.int64]:
 
 
 def _play(
-    code: Code, way: Delivers | None, stop: Stop, sending: Sending, finish: NDArray[np.float64]
+    code: Code, latency: Any, stop: Stop, sending: Sending, pull: bool, finish: NDArray[np.float64]
 ) -> tuple[Result, NDArray[np.float64]]:
     """Rounds from the ends of their tasks, and when workers are told to stop."""
     place = code.messages.worker * finish.shape[2] + code.messages.after - 1
     arrivals = finish.reshape(len(finish), -1).take(place, axis=1)
-    if way is not None:
-        arrivals = checked(way.deliver(code, arrivals), way)
+    if pull:
+        result = _pulled_piece(code, latency, noted(latency, code, arrivals), stop)
+        return result, result[0][:, None]
+    arrivals = delivered(latency, code, arrivals)
     result = _piece(code, arrivals, stop, sending)
     return result, _released(code, arrivals, stop, result[0]) if sending == "cluster_stop" else result[0][:, None]
 
@@ -311,21 +269,27 @@ def _piece(code: Code, arrivals: NDArray[np.float64], stop: Stop, sending: Sendi
     if stop == Recovered("span"):
         return _span_piece(code, arrivals, sending)
     if not vectorised(stop):
-        return _told(_replay_rounds(code, stop, sending, arrivals))
+        return told(replay_rounds(code, stop, Terms(sending=sending), arrivals))
     times = ends(stop, code, arrivals)
     residual = _residuals(code, (arrivals <= times[:, None]) & (arrivals < np.inf))
-    return times, _sent(arrivals, times[:, None]), *_worth(times, residual)
+    return times, _sent(arrivals, times[:, None]), *worth(times, residual)
+
+
+def _pulled_piece(code: Code, latency: Any, notes: NDArray[np.float64], stop: Stop) -> Result:
+    """Rounds whose messages were announced at these times (R, M), and are fetched."""
+    from .pulled import fetched, replay_pulled
+
+    way = way_of(latency, code)
+    if not vectorised(stop):
+        return told([replay_pulled(Round(code, stop, terms=Terms(transfer="pull")), row, way) for row in notes])
+    times, wanted = fetched(code, way, notes, ends(stop, code, notes))
+    residual = np.zeros(len(times)) if isinstance(stop, Recovered) else _residuals(code, wanted)
+    return times, wanted.sum(axis=1, dtype=np.int32), *worth(times, residual), _sent(notes, times[:, None])
 
 
 def _recovered(times: NDArray[np.float64], sent: NDArray[np.int32]) -> Result:
     """Rounds that end when the gradient is exact: what is left of its error is rounding."""
-    return times, sent, *_worth(times, np.zeros(len(times)))
-
-
-def _worth(times: NDArray[np.float64], residual: NDArray[np.float64]) -> Result:
-    """Whether gradients are exact, and their errors: a round that never ends has none."""
-    ended = np.isfinite(times)
-    return ended & (residual <= TOLERANCE), np.where(ended, residual, np.nan)
+    return times, sent, *worth(times, np.zeros(len(times)))
 
 
 def _span_piece(code: Code, arrivals: NDArray[np.float64], sending: Sending) -> Result:
@@ -349,32 +313,3 @@ def _residuals(code: Code, got: NDArray[np.bool_]) -> NDArray[np.float64]:
 def _sent(arrivals: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.int32]:
     """(R,) messages that arrived by the end; those that never arrive do not count."""
     return np.asarray(((arrivals <= ends) & (arrivals < np.inf)).sum(axis=1, dtype=np.int32))
-
-
-def _replay_round(round: Round, arrivals: NDArray[np.float64]) -> tuple[Round, dict[int, float]]:
-    """Drive one round: messages in order of time, equal times together, alarms in between, cancelled workers silent; and when
-    workers were cancelled."""
-    order = np.argsort(arrivals, kind="stable")
-    groups = np.split(order, np.flatnonzero(arrivals[order][1:] != arrivals[order][:-1]) + 1)
-    senders, cancelled = round.code.messages.worker, {}  # type: Any, dict[int, float]
-    for group in groups:
-        time = float(arrivals[group[0]])
-        _ring(round, time)
-        heard = [int(m) for m in group if int(senders[m]) not in cancelled]
-        if not round.open or time == np.inf:
-            break
-        events: list[Event] = [Arrived(m, time) for m in heard]
-        for one in round.feed(*events):
-            if isinstance(one, Cancel):
-                cancelled |= {worker: time for worker in one.workers if worker not in cancelled}
-    _ring(round, np.inf)
-    return round, cancelled
-
-
-def _ring(round: Round, until: float) -> None:
-    """Let every alarm before `until` go off."""
-    while round.open:
-        alarm = round.stop.alarm(round)
-        if alarm is None or alarm >= until or alarm <= round.clock:
-            return
-        round.feed(Elapsed(alarm))

@@ -13,7 +13,8 @@ from ..plan.error import Error, mean_squared_error
 from ..scheme.code import Code, combine
 from ..scheme.decoders import decode
 from ..scheme.stop import Count, Deadline, Stop
-from ..study.simulation import replay, simulate
+from ..study.replaying import replay
+from ..study.simulation import simulate
 from .shared import Recorded, check_programs, example_grads, require
 
 SIGMAS = 5.0

@@ -19,7 +19,8 @@ from ..scheme.noise import NoiseGain, noise_gain, recovering_set, survivor_sets
 from ..scheme.recovery import By, Sending
 from ..scheme.rule import Need
 from ..scheme.stop import Recovered
-from ..study.simulation import replay, simulate
+from ..study.replaying import replay
+from ..study.simulation import simulate
 from .approximate import ApproximateReport, check_approximate
 from .handed import check_handed
 from .shared import BrokenCode, Recorded, check_programs, example_payloads, require

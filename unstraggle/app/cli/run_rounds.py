@@ -19,7 +19,7 @@ def descend(master: Any, problem: Any, rounds: int, quiet: bool, page: Any = Non
     The error is relative to the first gradient, since later ones approach zero. What it takes to know error and loss is not
     counted as time of a step. page: a `LivePage` that is told of every step.
     """
-    from ...study.simulation import replay
+    from ...study.replaying import replay
 
     params = np.zeros(problem.dim)
     samples = sum(len(y) for _, y in problem.partitions)
