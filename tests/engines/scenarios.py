@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.dynamic_clustering import Spread, placement
 from tests.problems import Constant, Endless, Holds, Lazy, Partly, Slow, least_squares
-from unstraggle import Count, Deadline, Master, NotRecovered, WorkerFailed, codes
+from unstraggle import Announced, Count, Deadline, Master, NotRecovered, WorkerFailed, codes
 from unstraggle.engines import Chaos
 from unstraggle.testing import check_engine
 
@@ -221,7 +221,79 @@ def handed_tasks_under_chaos(bench):
             assert estimate.exact
 
 
+def messages_are_fetched(bench):
+    """Only those that are used, whatever the code and the stop rule."""
+    for code, most in ((codes.fractional_repetition(4, s=1), 2), (codes.cyclic_repetition(4, s=1), 4), (codes.uncoded(4), 4)):
+        with Master(code, bench.make(Constant(4)), transfer="pull") as master:
+            for _ in range(3):
+                estimate = run(master)
+                np.testing.assert_allclose(estimate.gradient, 10.0)
+                assert estimate.exact and estimate.messages <= most
+    with Master(codes.ignore_stragglers(3), bench.make(Constant(3)), Count(2), transfer="pull") as master:
+        estimate = run(master, delays=np.array([0.0, LATE, 0.0]))
+        assert estimate.got.tolist() == [True, False, True] and estimate.late == (1,)
+
+
+def fetched_messages_under_chaos(bench):
+    """Damaged, doubled, delayed and vanished notes and messages, and stopped workers: never a wrong gradient."""
+    code, rng = codes.uncoded_mmc(4, load=2), np.random.default_rng(0)
+    problem = least_squares(code)
+    faults = {"drop": 0.02, "duplicate": 0.1, "corrupt": 0.05, "hold": 0.1, "pause": 0.02, "pause_seconds": 0.2}
+    with Master(code, Chaos(bench.make(problem), rng=1, **faults), patience=5.0, transfer="pull") as master:
+        for _ in range(40):
+            params = rng.standard_normal(24)
+            estimate = master.gradient(params)
+            np.testing.assert_allclose(estimate.gradient, problem.gradient(params), rtol=1e-8, atol=1e-8)
+            assert estimate.exact and estimate.messages <= 8
+
+
+class Lying(Chaos):
+    """Worker 0 announces its message in every other round before it has one."""
+
+    lied = -1
+
+    def next(self, until):
+        lies = [Announced(0, 0, self.clock(), self._round)] if self._round % 2 and self.lied != self._round else []
+        self.lied = self._round if lies else self.lied
+        return lies or super().next(until)
+
+
+def whoever_announces_what_it_has_not_is_not_believed(bench):
+    """It is asked, and cannot answer: another one takes its place. The second time it ends the run, as other errors do."""
+    delays = np.array([LATE, 0.0, 0.0, 0.0])
+    with Master(codes.fractional_repetition(4, s=1), Lying(bench.make(Constant(4))), transfer="pull") as master:
+        for step in range(3):
+            estimate = run(master, delays=delays)
+            np.testing.assert_allclose(estimate.gradient, 10.0)
+            assert estimate.exact and not estimate.got[0] and (estimate.lost == (0,)) == (step == 1)
+        with raises(WorkerFailed, "Worker 0 failed", "but has none"):
+            run(master, delays=delays)
+
+
 # With kills
+
+
+class KillsWhoIsAsked(Chaos):
+    """The first worker that is asked for a message is dead before it hears of it."""
+
+    killed = None
+
+    def tell(self, word):
+        if self.killed is None:
+            self.killed = self.pid(word.worker)
+            os.kill(self.killed, signal.SIGKILL)
+        super().tell(word)
+
+
+def who_is_killed_between_announcing_and_sending_is_replaced(bench):
+    """By another copy, or by what its successor computes."""
+    for code in (codes.fractional_repetition(4, s=1), codes.uncoded(4)):
+        with Master(code, KillsWhoIsAsked(bench.make(Constant(4))), transfer="pull") as master:
+            for _ in range(3):
+                estimate = run(master)
+                np.testing.assert_allclose(estimate.gradient, 10.0)
+                assert estimate.exact
+            assert master.engine.killed is not None
 
 
 def a_worker_that_dies_gives_its_tasks_back(bench):
@@ -339,6 +411,9 @@ QUIET = (
     handed_tasks_in_reserve_and_in_order,
     an_error_in_a_handed_task_is_made_up_for,
     handed_tasks_under_chaos,
+    messages_are_fetched,
+    fetched_messages_under_chaos,
+    whoever_announces_what_it_has_not_is_not_believed,
     a_problem_that_can_stop_leaves_its_task_with_the_round,
 )
 KILLS = (
@@ -346,6 +421,7 @@ KILLS = (
     a_killed_worker_is_lost_and_comes_back,
     a_round_that_needs_a_dead_worker_waits_for_its_successor,
     a_worker_that_dies_gives_its_tasks_back,
+    who_is_killed_between_announcing_and_sending_is_replaced,
 )
 RESTARTS = (
     without_restarts_it_says_who_is_lost,

@@ -18,11 +18,12 @@ from ..errors import Invalid
 from ..problems.base import Problem
 from ..randomness import Seed, generator
 from ..runtime import frame
+from ..runtime.events import Announced
 from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..scheme.arrivals import Latency, Resumes, checked
 from ..scheme.code import Code
-from .base import Engine, Lends, Processes, Sampled, require_tells
+from .base import Engine, Lends, Processes, Sampled, keeps, require_tells
 
 
 @door
@@ -83,6 +84,11 @@ class Chaos:
         """Of an engine on a sampled clock."""
         return bool(getattr(self.engine, "carry", False))
 
+    @property
+    def keeps(self) -> bool:
+        """Whether workers of the engine keep messages until they are asked for."""
+        return keeps(self.engine)
+
     def open(self, code: Code) -> None:
         self._code = code
         require_tells(self.engine, code)
@@ -120,7 +126,6 @@ class Chaos:
         return self.engine.clock()
 
     def tell(self, word: Tell) -> None:
-        require_tells(self.engine, self._code)
         self.engine.tell(word)  # type: ignore[attr-defined]
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
@@ -144,13 +149,13 @@ class Chaos:
         return np.asarray(checked(model.sample(self._code, 1, self._draws), model)[0])
 
     def _mangled(self, incoming: Incoming) -> list[Incoming]:
-        """What becomes of a message. News of workers are left alone."""
-        if not isinstance(incoming, Message) or not len(incoming.payload):
+        """What becomes of a message, or of a note that announces one. Other news of workers are left alone."""
+        if not isinstance(incoming, Announced) and not (isinstance(incoming, Message) and len(incoming.payload)):
             return [incoming]
         chance = dict(zip(self._chances, self._events.random(len(self._chances)) < list(self._chances.values()), strict=True))
         if chance["drop"]:
             return []
-        if chance["corrupt"]:
+        if chance["corrupt"] and isinstance(incoming, Message):
             if incoming.checksum is None:  # a channel that damages messages would come with checksums
                 incoming = dataclasses.replace(incoming, checksum=frame.checksum(incoming.payload))
             incoming = dataclasses.replace(incoming, payload=self._damaged(incoming.payload))

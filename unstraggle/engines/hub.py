@@ -17,7 +17,6 @@ import numpy as np
 
 from ..errors import Invalid
 from ..runtime import frame, words
-from ..runtime.events import Finished
 from ..runtime.instructions import Tell
 from ..runtime.message import Bytes, Incoming, Message, Order
 from ..runtime.payload import payload_sizes
@@ -30,6 +29,7 @@ from .wire import Head, Link
 NOTHING = np.empty(0, np.uint8)
 FROM_GUESTS = {wire.HELLO: wire.TOKEN}
 FROM_WORKERS = {wire.READY: 0, wire.ALIVE: 0, wire.TAKEN: 0, wire.FAILED: wire.REPORT, wire.FINISHED: words.DONE.size}
+FROM_WORKERS[wire.ANNOUNCED] = words.DONE.size
 """The most bytes of each kind of record; messages have their own."""
 
 
@@ -104,7 +104,7 @@ class Hub:
         if len(order.context) > wire.CONTEXT:
             raise Invalid(f"What comes with an order has at most {wire.CONTEXT} bytes, but got {len(order.context)}.")
         params = np.array(order.params, self._dtype).view(np.uint8).data
-        step = wire.STEP.pack(order.step, self.origin, len(order.context), *(order.hold or (0.0, 0)))
+        step = wire.STEP.pack(order.step, self.origin, len(order.context), *(order.hold or (0.0, 0)), order.pull)
         for worker in workers:
             delays = self.delays(order, worker)
             program = b"" if order.code is None else packed(order.code.program(worker))
@@ -216,14 +216,16 @@ class Hub:
         elif what.kind == wire.TAKEN:
             self.seats[worker].taking = False
         elif what.kind == wire.FINISHED:
-            self.events.append(self._finished(worker, body))
+            self.events.append(words.finished(self._note(worker, body), worker, self.clock()))
+        elif what.kind == wire.ANNOUNCED:
+            self.events.append(words.announced(self._note(worker, body), worker, self.clock()))
         elif what.kind == wire.FAILED:
             self.events += self.roster.failed(worker, what.round, body.tobytes().decode(errors="replace"), now)
 
-    def _finished(self, worker: int, body: Bytes) -> Finished:
+    def _note(self, worker: int, body: Bytes) -> Bytes:
         if len(body) != words.DONE.size:
-            raise Invalid(f"Worker {worker} says in {len(body)} bytes that a task is done, which takes {words.DONE.size}.")
-        return words.finished(body, worker, self.clock())
+            raise Invalid(f"Worker {worker} says in {len(body)} bytes what it has done, which takes {words.DONE.size}.")
+        return body
 
     def _message(self, worker: int, what: Head, body: Bytes) -> Message:
         if what.round != self.round:

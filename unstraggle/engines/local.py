@@ -9,7 +9,6 @@ import os
 import select
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from ..doors import door
 from ..errors import Invalid, UnstraggleError
 from ..problems.base import Problem
 from ..runtime import frame
-from ..runtime.events import Finished, Lost
+from ..runtime.events import Announced, Failed, Finished, Lost
 from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.roster import Roster
@@ -27,6 +26,7 @@ from ..scheme.code import Code
 from ..scheme.program import packed
 from .base import prepared
 from .environment import thread_limits
+from .local_seat import Seat
 from .local_start import FAREWELL, Born, Cradle, end_all, forget, own_modules, places
 from .local_worker import FAILED, FINISHED, NOTE, ORDER, READY
 from .nursery import Nursery
@@ -37,17 +37,6 @@ log = logging.getLogger("unstraggle")
 
 NOTHING = np.empty(0, np.uint8)
 WAYS = ("auto", "ipc", "pinned", "host")
-ATOMIC = 4096 // ORDER.size * ORDER.size
-"""Bytes of orders and words that a pipe takes whole or not at all."""
-
-
-@dataclass(eq=False)
-class Seat:
-    """A worker's place: the process that has it now, its pipe, and an order that the pipe did not take."""
-
-    process: Any = None
-    orders: int = -1
-    waiting: bytes = b""
 
 
 @door
@@ -60,6 +49,8 @@ class Local:
     "spawn", each as an interpreter of its own. way: how gradients of workers on accelerators get to the master: "ipc"
     (memory of the device that processes share), "pinned" (of the host, that devices reach), "host" (bytes) or "auto".
     """
+
+    keeps = True
 
     def __init__(
         self,
@@ -87,7 +78,7 @@ class Local:
         self._way: Any = None
         self._seats: list[Seat] = []
         self._origin = time.monotonic()
-        self._round = -1
+        self._round, self._pull = -1, False
         self._areas: tuple[Area, Area, Area] | tuple[()] = ()
         self._events: list[Incoming] = []
         self._early: set[int] = set()
@@ -151,7 +142,7 @@ class Local:
     def start(self, order: Order) -> None:
         side = order.round % 2
         if order.round != self._round:
-            self._round, self._origin = order.round, time.monotonic()
+            self._round, self._origin, self._pull = order.round, time.monotonic(), order.pull
             self._roster.begin(self._origin)
             self._board.round[0] = order.round  # before what stands on its side: who reads that knows when it is overwritten
             if order.params is not self._sides[side]:
@@ -166,7 +157,7 @@ class Local:
         for worker in range(self._code.n) if order.workers is None else order.workers:
             self._board.cancelled[worker] = order.round - 1
             if is_ready(worker):
-                self._tell(self._seats[worker], record if order.code is None else self._with_program(order, worker))
+                self._seats[worker].tell(record if order.code is None else self._with_program(order, worker))
 
     def _with_program(self, order: Order, worker: int) -> bytes:
         """An order whose program stands on the board."""
@@ -197,8 +188,10 @@ class Local:
 
     def tell(self, word: Tell) -> None:
         seat = self._seats[word.worker]
-        if self._roster.is_ready(word.worker):
-            self._tell(seat, seat.waiting + packed_word(word))
+        if word.message >= 0:
+            self._events.append(self._fetch(word))
+        elif self._roster.is_ready(word.worker):
+            seat.tell(seat.waiting + packed_word(word))
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         self._board.cancelled[list(workers)] = round
@@ -214,7 +207,7 @@ class Local:
             return
         self._starter.end()
         for seat in self._seats:
-            self._hang_up(seat)
+            seat.hang_up()
         end_all([seat.process for seat in self._seats if seat.process is not None])
         self._seats = []
         self._end_starter()
@@ -297,6 +290,8 @@ class Local:
                     self._hear(worker)
                 if kind == FINISHED:
                     events.append(Finished(worker, index, clock, round, epoch))
+                elif self._pull:
+                    events.append(Announced(worker, index, clock, round))
                 elif round == current:
                     slot, begin = frames[index]
                     events.append(read(slot, clock, checked=False, start=begin))
@@ -349,7 +344,7 @@ class Local:
         seat = self._seats[worker]
         process, seat.process = seat.process, None
         self._watch.unregister(sentinel)
-        self._hang_up(seat)
+        seat.hang_up()
         if opening:
             process.join()
             self._exit = process.exitcode
@@ -369,28 +364,20 @@ class Local:
         for worker, seat in enumerate(self._seats):
             self._hear(worker)
             if seat.waiting:
-                self._tell(seat, seat.waiting)
+                seat.tell(seat.waiting)
         for lost in self._roster.look(now):
             self._events.append(lost)
             process = self._seats[lost.worker].process
             if not lost.returns and process is not None:
                 process.kill()
 
-    def _tell(self, seat: Seat, record: bytes) -> None:
-        """Give an order, or words. A pipe that is full belongs to a worker that lags far behind: it gets its newest order, and
-        what follows on it, later."""
-        if seat.orders < 0:
-            return
-        try:
-            while record:
-                record = record[os.write(seat.orders, record[:ATOMIC]) :]
-        except BlockingIOError:
-            pass
-        except BrokenPipeError:
-            record = b""
-        seat.waiting = record
+    # Messages that are fetched
 
-    def _hang_up(self, seat: Seat) -> None:
-        orders, seat.orders, seat.waiting = seat.orders, -1, b""
-        if orders >= 0:
-            os.close(orders)
+    def _fetch(self, word: Tell) -> Incoming:
+        """A message that was announced: it lies in shared memory, where it is whole, whatever its worker does."""
+        (slot, begin), now = self._frames[word.message], self.clock()
+        if self._board.whole[word.message] != word.round:
+            return Failed(word.worker, now, word.round, f"Worker {word.worker} announced message {word.message}, but has none.")
+        message = frame.read(slot, now, checked=False, start=begin)
+        message.ticket = word.ticket
+        return message

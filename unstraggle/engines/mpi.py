@@ -29,6 +29,7 @@ from .mpi_launch import FAREWELL, is_gone, is_sibling, wire
 from .mpi_launch import command as command
 from .mpi_order import NUMBER, PING_TIMES, machine, pack_order
 from .mpi_wire import (
+    ANNOUNCED,
     CANCEL,
     CLOSE,
     ENGINES,
@@ -75,6 +76,8 @@ class MPI:
     more ranks than workers, the last are spare: they take the place of ranks that died, where MPI goes on after that.
     """
 
+    keeps = True
+
     def __init__(self, problem: Problem, *, heartbeat: float = 10.0, start_within: float = 300.0) -> None:
         if not 1 <= heartbeat < math.inf:
             raise Invalid(f"MPI needs a finite heartbeat >= 1 second, but got heartbeat={heartbeat}.")
@@ -85,7 +88,7 @@ class MPI:
         self._seats: list[Seat] = []
         self._pace = Pace()
         self._origin = time.monotonic()
-        self._round = -1
+        self._round, self._pull = -1, False
         self._events: list[Incoming] = []
 
     def open(self, code: Code) -> None:
@@ -107,7 +110,7 @@ class MPI:
         assert self._wire is not None
         self._wire.going(ORDER)
         if order.round != self._round:
-            self._round, self._origin = order.round, time.monotonic()
+            self._round, self._origin, self._pull = order.round, time.monotonic(), order.pull
             self._roster.begin(self._origin)
         data = pack_order(order, self._origin)
         for worker in range(self._code.n) if order.workers is None else order.workers:
@@ -234,6 +237,9 @@ class MPI:
             self._events.append(self._message(seat, worker, parcel.data, now - self._origin))
         elif parcel.kind == FINISHED:
             self._events.append(words.finished(parcel.data, worker, now - self._origin))
+        elif parcel.kind == ANNOUNCED:
+            seat.owes = max(0, seat.owes - 1)
+            self._events.append(words.announced(parcel.data, worker, now - self._origin))
         elif parcel.kind == PING:
             asked, _ = PING_TIMES.unpack(parcel.data.tobytes())
             self._tell(seat, PONG, PING_TIMES.pack(asked, time.monotonic()))
@@ -263,7 +269,7 @@ class MPI:
             return Failed(worker, now, self._round, str(error))
         if message.round != self._round:
             return Message(worker, message.index, message.round, now, NOTHING)
-        seat.owes = max(0, seat.owes - 1)
+        seat.owes = seat.owes if self._pull else max(0, seat.owes - 1)
         message.payload.flags.writeable = False
         return message
 

@@ -18,8 +18,8 @@ from ..runtime.message import Bytes, Order
 from ..runtime.serve import Job, Share
 from ..scheme.program import packed, unpacked
 
-HEAD = struct.Struct("<qqdqqqdq")
-"""round, step, when it began on the master's clock, delays, bytes of the parameters and of the context, hold; then delays
+HEAD = struct.Struct("<qqdqqqdqq")
+"""round, step, when it began on the master's clock, delays, bytes of the parameters and of the context, hold, pull; then delays
 (float64), parameters and context, then, where the code changes, the programs of all workers, a line each."""
 NUMBER = struct.Struct("<q")
 PING_TIMES = struct.Struct("<dd")
@@ -37,14 +37,14 @@ def pack_order(order: Order, origin: float) -> Bytes:
     params = np.ascontiguousarray(order.params).view(np.uint8)
     programs = b"" if order.code is None else b"\n".join(packed(order.code.program(w)) for w in range(order.code.n))
     hold = order.hold or (0.0, 0)
-    head = HEAD.pack(order.round, order.step, origin, len(delays), params.nbytes, len(order.context), *hold)
+    head = HEAD.pack(order.round, order.step, origin, len(delays), params.nbytes, len(order.context), *hold, order.pull)
     pieces = head, delays.view(np.uint8), params, order.context, programs
     return np.concatenate([np.frombuffer(piece, np.uint8) for piece in pieces if len(piece)])
 
 
 def read_order(data: Bytes, share: Share, offset: float) -> Job:
     """The job in an order. offset: this worker's clock minus the master's."""
-    round, step, origin, count, size, more, seconds, after = HEAD.unpack_from(data.data)
+    round, step, origin, count, size, more, seconds, after, pull = HEAD.unpack_from(data.data)
     start = HEAD.size + 8 * count
     mine = [message.index for message in share.program.messages]
     delays = data[HEAD.size : start].view("<f8")[mine] if count else None
@@ -53,7 +53,7 @@ def read_order(data: Bytes, share: Share, offset: float) -> Job:
     context = data[start + size : start + size + more].tobytes()
     programs = data[start + size + more :].tobytes()
     program = unpacked(programs.split(b"\n")[share.worker]) if programs else None
-    return Job(round, step, params, origin + offset, delays, program, context, (seconds, after))
+    return Job(round, step, params, origin + offset, delays, program, context, (seconds, after), bool(pull))
 
 
 def round_of(data: Bytes) -> int:

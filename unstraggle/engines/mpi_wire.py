@@ -14,9 +14,10 @@ from ..errors import Invalid, UnstraggleError
 from ..runtime.message import Bytes
 
 READY, FRAME, FAILED, BEAT, PING, BYE, FINISHED = range(1, 8)
-"""Kinds of parcels to the master."""
+"""Kinds of parcels to the master, and one more: ANNOUNCED."""
 SETUP, ORDER, CANCEL, CLOSE, PONG, EXIT, TELL = range(8, 15)
 """Kinds of parcels to a worker."""
+ANNOUNCED = 15
 
 ENGINES = 2000
 """A tag is 16 * (number of the engine modulo this) + kind: every MPI has tags up to 32767."""

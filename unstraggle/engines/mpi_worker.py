@@ -20,6 +20,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..runtime import frame, words
+from ..runtime.instructions import Tell
+from ..runtime.kept import Kept
 from ..runtime.message import Bytes
 from ..runtime.serve import Abandoned, Share, Times, run
 from ..runtime.shift import Shift, Shifts
@@ -27,6 +29,7 @@ from ..scheme.program import Outgoing
 from .mpi_launch import TOGETHER, run_program
 from .mpi_order import NUMBER, Clock, machine, read_order, round_of
 from .mpi_wire import (
+    ANNOUNCED,
     BEAT,
     BYE,
     CANCEL,
@@ -52,7 +55,7 @@ LOOK = 0.25
 """Seconds between two looks of the second thread while nothing is on its way, and while something is:"""
 TEND = 0.5e-3
 HEAR = 5e-3
-"""Seconds between two looks of the second thread where tasks are handed out: a sum may be asked for in the middle of a task."""
+"""Seconds between two looks of the second thread where messages are asked for, which may be in the middle of a task."""
 WAITING = 20e-3
 """The longest pause between two looks of a rank that has nothing to do."""
 
@@ -67,6 +70,7 @@ class Worker:
         self._order: Bytes | None = None
         self._share: Share | None = None
         self._shifts, self._hearing = Shifts(), threading.RLock()
+        self._kept, self._keeps = Kept(), False
         self._clock = Clock(machine())
         self._beat = 0.0
         self._wake = threading.Event()
@@ -111,7 +115,8 @@ class Worker:
                 self._begin_shift(parcel.data)
         elif parcel.kind == TELL:
             word = words.unpacked(parcel.data.data, self._share.worker if self._share else -1)
-            self._try(word.round, lambda: self._shifts.hear(word))
+            hear = self._answer if word.message >= 0 else self._shifts.hear
+            self._try(word.round, lambda: hear(word))
         elif parcel.kind == CANCEL:
             self._cancelled = max(self._cancelled, round_of(parcel.data))
         elif parcel.kind == PONG:
@@ -151,7 +156,24 @@ class Worker:
         self._pace.reset()
 
     def _run(self, share: Share, data: Bytes) -> None:
-        run(share, read_order(data, share, self._clock.offset), self.send, self.stopped, self.wait)
+        job = read_order(data, share, self._clock.offset)
+        self._keeps = job.pull
+        run(share, job, self._keep if job.pull else self.send, self.stopped, self.wait)
+
+    # Where messages are fetched
+
+    def _keep(self, message: Outgoing, payload: Any, checksum: int, times: Times) -> None:
+        self._kept.put(self._round, message, payload, checksum, times)
+        self._say(ANNOUNCED, words.done(self._round, message.index, 0))
+        self._wake.set()
+
+    def _answer(self, word: Tell) -> None:
+        """Send what is asked for, in whichever thread hears it."""
+        found = self._kept.asked(word, self._round)
+        if found is not None and self._share is not None:
+            told = found.message, word.round, len(found.payload), found.checksum, found.times, word.ticket
+            self._say(FRAME, framed(frame.head(self._share.worker, *told), found.payload))
+            self._wake.set()
 
     # Where tasks are handed out
 
@@ -240,9 +262,10 @@ class Worker:
                 self._leave(told.data.tobytes().decode())
             if 0 in self._wire.dead:
                 self._gone()
-            if self._handed:
+            listens = self._handed or self._keeps
+            if listens:
                 self._hear()
-            self._wake.wait(TEND if busy else HEAR if self._handed else LOOK)
+            self._wake.wait(TEND if busy else HEAR if listens else LOOK)
             self._wake.clear()
 
     def _leave(self, told: str) -> None:

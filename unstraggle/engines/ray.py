@@ -48,6 +48,8 @@ class Ray:
     cluster that is started here listens on all interfaces and asks for Ray's token (docs/security.md), hence ray>=2.59.
     """
 
+    keeps = True
+
     def __init__(
         self,
         problem: Problem,
@@ -215,7 +217,7 @@ class Ray:
         for worker in workers:
             self._hub.seats[worker].taking = True
             take = self._actors[worker].take.options(num_returns=0)
-            take.remote(order.round, order.step, self._hub.origin, self._hub.delays(order, worker), stored, context)
+            take.remote(order.round, order.step, self._hub.origin, self._hub.delays(order, worker), stored, context, order.pull)
 
 
 def _require(step: Any, worker: int) -> None:

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from ..errors import Invalid
 from ..problems.base import Problem
 from ..runtime import frame, words
+from ..runtime.instructions import Tell
+from ..runtime.kept import Kept
 from ..runtime.message import Bytes
 from ..runtime.serve import Abandoned, Job, Share, Times, run
 from ..runtime.shift import Shift, Shifts
@@ -56,7 +58,7 @@ class Worker:
         self._worker, self._post = worker, post
         self._news, self._sending = threading.Condition(), threading.Lock()
         self._share: Share | None = None
-        self._shifts = Shifts()
+        self._shifts, self._kept = Shifts(), Kept()
         self._pending: Job | None = None
         self._newest = self._cancelled = self._current = -1
         self._ways: deque[float] = deque(maxlen=100)
@@ -83,12 +85,13 @@ class Worker:
         delays: NDArray[np.float64] | None,
         params: NDArray[Any],
         context: bytes = b"",
+        pull: bool = False,
     ) -> None:
         """An order by way of Ray. It may come after the master's word that the round is over."""
         self._send(wire.TAKEN, round=round)
         with self._news:
             if round > max(self._newest, self._cancelled):
-                self._accept(Job(round, step, params, origin + self._skew(), delays, None, context))
+                self._accept(Job(round, step, params, origin + self._skew(), delays, None, context, pull=pull))
 
     # The thread that computes
 
@@ -106,7 +109,8 @@ class Worker:
 
     def _compute(self, share: Share, job: Job) -> None:
         self._current = job.round
-        self._try(job.round, lambda: run(share, job, self._deliver, self._stopped, self._wait))
+        send = self._keep if job.pull else self._deliver
+        self._try(job.round, lambda: run(share, job, send, self._stopped, self._wait))
 
     def _try(self, round: int, action: Callable[[], None]) -> None:
         """Do something for a round; an error is the master's to judge."""
@@ -135,6 +139,17 @@ class Worker:
     def _deliver_sum(self, round: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
         head = frame.head(self._worker, message.index, round, len(payload), checksum, times, ticket)
         self._send(wire.SENT, message.index, round, head, payload)
+
+    def _keep(self, message: Outgoing, payload: Any, checksum: int, times: Times) -> None:
+        self._kept.put(self._current, message, payload, checksum, times)
+        self._send(wire.ANNOUNCED, 0, self._current, words.done(self._current, message.index, 0))
+
+    def _answer(self, word: Tell) -> None:
+        """Send what is asked for, also while the other thread is in a task."""
+        found = self._kept.asked(word, self._newest)
+        if found is not None:
+            told = word.round, len(found.payload), found.checksum, found.times, word.ticket
+            self._send(wire.SENT, found.message, word.round, frame.head(self._worker, found.message, *told), found.payload)
 
     def _finished(self, round: int, task: int, epoch: int) -> None:
         self._send(wire.FINISHED, 0, round, words.done(round, task, epoch))
@@ -172,7 +187,9 @@ class Worker:
             self._show()
             return
         if what.kind == wire.TELL:
-            self._try(what.round, lambda: self._shifts.hear(words.unpacked(body.data, self._worker)))
+            word = words.unpacked(body.data, self._worker)
+            hear = self._answer if word.message >= 0 else self._shifts.hear
+            self._try(what.round, lambda: hear(word))
             return
         with self._news:
             if what.kind == wire.CANCEL:
@@ -185,7 +202,7 @@ class Worker:
             self._accept(self._job(what, body))
 
     def _job(self, what: wire.Head, body: Bytes) -> Job:
-        step, origin, more, *hold = wire.STEP.unpack_from(body.data)
+        step, origin, more, *hold, pull = wire.STEP.unpack_from(body.data)
         cut = wire.STEP.size + 8 * what.number
         delays = body[wire.STEP.size : cut].view(np.float64) if what.number else None
         end = cut + self._post.bytes
@@ -193,7 +210,7 @@ class Worker:
         params.flags.writeable = False
         context, rest = body[end : end + more].tobytes(), body[end + more :].tobytes()
         program = unpacked(rest) if rest else None
-        return Job(what.round, step, params, origin + self._skew(), delays, program, context, (hold[0], hold[1]))
+        return Job(what.round, step, params, origin + self._skew(), delays, program, context, (hold[0], hold[1]), bool(pull))
 
     def _accept(self, job: Job) -> None:
         """The newest order counts: who lags behind skips rounds."""

@@ -78,6 +78,7 @@ class Virtual:
             self._silent: set[int] = set()
             self._partials: dict[tuple[int, int], Any] = {}
             self._fetches = VirtualFetches(code, way_of(self._latency, code))
+            self._made, self._news = set[int](), list[Incoming]()
             self._times, self._heard = np.full(len(code.messages), np.nan), False
         times = self._clock + order.delays if order.delays is not None else self._draw(order)
         self._order = replace(order, params=order.params.copy())  # its own: the caller may change it, a problem may know it
@@ -91,6 +92,9 @@ class Virtual:
         """The messages, or notes, of the next moment at which any arrives; when none will any more, those that are lost."""
         if self._shifts is not None:
             return self._shifts.next(until)
+        if self._news:
+            news, self._news = self._news, []
+            return news
         while (time := self._moment) is not None and (until is None or time <= until):
             heard = [m for m in self._take(time) if self._code.messages.worker[m] not in self._silent]
             if time == np.inf:
@@ -128,8 +132,10 @@ class Virtual:
     def tell(self, word: Tell) -> None:
         if self._shifts is not None:
             self._shifts.tell(word)
-        elif word.round == self._round:
+        elif word.round == self._round and word.message in self._made:
             self._fetches.ask(word, self._clock)
+        elif word.round == self._round:
+            self._news.append(Failed(word.worker, self._clock, self._round, f"Message {word.message} is not there."))
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         if self._shifts is not None:
@@ -179,6 +185,7 @@ class Virtual:
             self._silent.add(worker)
             yield Failed(worker, self._clock, self._round, traceback.format_exc())
         else:
+            self._made.add(m)
             yield Announced(worker, m, self._clock, self._round)
 
     def _sent(self, m: int, ticket: int = 0) -> Iterator[Incoming]:

@@ -12,7 +12,7 @@ from ..scheme.code import Code
 
 
 class VirtualFetches:
-    """A request takes the time of a word; payloads queue on both links, their worker's and the master's, and take as long again."""
+    """A request takes the time of a word; payloads queue on their worker's link and on the master's, and take as long again."""
 
     def __init__(self, code: Code, way: Way) -> None:
         self._way, self._senders = way, code.messages.worker

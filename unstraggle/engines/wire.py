@@ -25,15 +25,15 @@ import numpy as np
 from ..runtime.message import Bytes
 
 HEAD = struct.Struct("<IIqdQ")
-HELLO, READY, ALIVE, SENT, TAKEN, FAILED, FINISHED = 1, 2, 3, 4, 5, 6, 7
+HELLO, READY, ALIVE, SENT, TAKEN, FAILED, FINISHED, ANNOUNCED = 1, 2, 3, 4, 5, 6, 7, 8
 """From a worker: here I am (token); I have my share; a sign of life; a message (frame); an order came by another way; an
-error (traceback); a task is done (which)."""
+error (traceback); a task is done (which); a message is here and can be asked for (which)."""
 PING, ORDER, CANCEL, TELL = 11, 12, 13, 14
 """From the master: show a sign of life; compute (step, origin, delays, parameters, context, program); a round is over; a word
 (see `runtime.words`)."""
 
-STEP = struct.Struct("<qdQdQ")
-"""How an order begins: its step, when the round began on the master's clock, the bytes of its context, and its hold."""
+STEP = struct.Struct("<qdQdQQ")
+"""How an order begins: its step, when the round began on the master's clock, the bytes of its context, its hold, and pull."""
 CONTEXT = 1 << 32
 """Most bytes of a context."""
 

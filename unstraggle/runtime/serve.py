@@ -45,6 +45,7 @@ class Job:
 
     params: an array object of its own, by which a problem may tell this order from others. program: for this round only.
     hold: (seconds, messages): after so many of its messages the worker waits before it goes on, or until the round is over.
+    pull: its messages are announced, and kept until they are asked for.
     """
 
     round: int
@@ -55,6 +56,7 @@ class Job:
     program: Program | None = None
     context: bytes = b""
     hold: tuple[float, int] = (0.0, 0)
+    pull: bool = False
 
     def now(self) -> float:
         """Seconds since the round began."""

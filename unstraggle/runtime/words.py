@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from .events import Finished
+from .events import Announced, Finished
 from .instructions import Tell
 
 WORD = struct.Struct("<qiii?3xiii20x")
 """-1 - round, epoch, task, done, counts, ticket, count, message. As long as an order of the local engine, told from it by its
 sign."""
 DONE = struct.Struct("<qii")
-"""round, task, epoch."""
+"""round, task, epoch; or round, message, 0."""
 
 
 def packed(word: Tell) -> bytes:
@@ -39,3 +39,9 @@ def finished(data: Any, worker: int, time: float) -> Finished:
     """The event of what it said."""
     round, task, epoch = DONE.unpack(bytes(data))
     return Finished(worker, task, time, round, epoch)
+
+
+def announced(data: Any, worker: int, time: float) -> Announced:
+    """The event of a message that a worker has, said in the same way."""
+    round, message, _ = DONE.unpack(bytes(data))
+    return Announced(worker, message, time, round)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..blocks import block_slices
 from ..codes import cyclic_repetition, uncoded
 from ..doors import door
-from ..engines.base import Engine, prepared, tells
+from ..engines.base import Engine, keeps, prepared, tells
 from ..engines.chaos import Chaos
 from ..problems import LeastSquares, Problem
 from ..randomness import Seed, generator
@@ -29,9 +29,13 @@ from ..scheme.decoders import Span, parts_of
 from ..scheme.program import Outgoing
 from ..scheme.stop import Deadline, Recovered, Stop
 from .faults import check_faults
+from .fetches import check_fetches
 from .watched import BrokenEngine as BrokenEngine
 from .watched import watched
 from .words import check_words
+
+PULLED = ("fractional_repetition(4, s=1)", "uncoded_mmc(4, load=3)", "lagrange(4, load=2)")
+"""Codes whose messages are fetched, on engines whose workers keep them."""
 
 CHANGES = 4
 """Rounds in which two codes take turns."""
@@ -72,9 +76,9 @@ def check_engine(
     too. Exact codes must give the gradient to 1e-9; of the others, what their decoder makes of the messages that came; codecs
     with memory cannot be compared, for who was late decides what they remember. faults: whether to see also what becomes of
     damaged and late messages, repeated and cancelled orders, errors of the problem, times to come back at, and words that come
-    late, twice or to workers that are gone. signals: whether to stop and kill workers, where the engine has `pid(worker)`.
-    within: seconds after which a call that has not returned, and what has not happened, never will; more than the engine's
-    heartbeat. Raises `BrokenEngine` for the first promise that is not kept.
+    late, twice or to workers that are gone, and messages that are fetched (`engines.Keeps`). signals: whether to stop and kill
+    workers, where the engine has `pid(worker)`. within: seconds after which a call that has not returned, and what has not
+    happened, never will; more than the engine's heartbeat. Raises `BrokenEngine` for the first promise that is not kept.
     """
     random, seen, errors = generator(rng), 0, [0.0]
     for code in default_codes() if codes is None else codes:
@@ -83,7 +87,8 @@ def check_engine(
         if code.handing is not None and codes is None and not tells(engine):
             continue
         seen += 1
-        with Master(code, watched(engine, within), _stop(code)) as master:
+        pull = keeps(engine) and code.name in PULLED  # others do not differ in what an engine does for them
+        with Master(code, watched(engine, within), _stop(code), transfer="pull" if pull else "push") as master:
             for step in range(rounds):
                 params = random.standard_normal(dim)
                 errors.append(_check_round(code, problem, master, params, step))
@@ -95,6 +100,7 @@ def _check_faults(make: Callable[[Any], Engine], rng: np.random.Generator, withi
     with tempfile.TemporaryDirectory(prefix="unstraggle-") as folder:
         tried = check_faults(make, Path(folder), within, signals)
         tried += check_words(make, Path(folder), within, signals)
+        tried += check_fetches(make, Path(folder), within)
     code = cyclic_repetition(4, s=1)
     problem = _problem(code, rng, 24, 60)
     engine = Chaos(watched(make(problem), within), duplicate=0.2, corrupt=0.2, hold=0.2, rng=rng)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..engines.base import Engine
 from ..runtime import frame
-from ..runtime.events import Dropped, Failed, Finished, Joined, Lost
+from ..runtime.events import Announced, Dropped, Failed, Finished, Joined, Lost
 from ..runtime.message import Incoming, Message, Order
 from ..scheme.code import Code, Messages, Tasks
 from ..scheme.decoders import Span
@@ -71,7 +71,7 @@ class Witness:
 class Trial:
     """An engine with the witness. Whatever it reports is checked against what was computed."""
 
-    dim = DIM
+    dim, pull = DIM, False
 
     def __init__(self, make: Callable[[Any], Engine], folder: Path, within: float) -> None:
         self.file, self.within, self.round = folder / FILE, within, -1
@@ -99,7 +99,7 @@ class Trial:
         self.seen, self._kept = [], []
         params, began = np.full(self.dim, float(self.round)), time.monotonic()
         context = self.round.to_bytes(1 + self.round * 1000, "little")
-        self.order = Order(self.round, step, params, None, delays, context=context)
+        self.order = Order(self.round, step, params, None, delays, context=context, pull=self.pull)
         self.engine.start(self.order)
         params[:] = -1.0
         clock, passed = self.engine.clock(), time.monotonic() - began
@@ -169,7 +169,7 @@ class Trial:
         require(-1e-6 <= event.time <= clock + 1e-6, f"{type(event).__name__} is dated {event.time:.6g} s, at {clock:.6g} s.")
         if isinstance(event, Message):
             self._check_message(event)
-        elif not isinstance(event, Dropped | Lost | Joined | Failed | Finished):
+        elif not isinstance(event, Dropped | Lost | Joined | Failed | Finished | (Announced if self.pull else Finished)):
             raise BrokenEngine(f"next gives {event!r}, which is no event.")
 
     def _check_message(self, message: Message) -> None:

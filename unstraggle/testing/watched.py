@@ -7,7 +7,7 @@ import queue
 import threading
 from typing import Any
 
-from ..engines.base import Engine, Processes, Sampled, tells
+from ..engines.base import Engine, Processes, Sampled, keeps, tells
 from ..errors import UnstraggleError
 from ..problems import Problem
 from ..runtime.instructions import Tell
@@ -105,6 +105,11 @@ class Watched:
 
 class WatchedTelling(Watched):
     """The same for an engine that carries words."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether its workers keep messages until they are asked for."""
+        return keeps(self.engine)
 
     def tell(self, word: Tell) -> None:
         self._call("tell", word)
