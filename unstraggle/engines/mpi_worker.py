@@ -65,7 +65,7 @@ class Worker:
 
     def __init__(self, wire: Wire, program: Sequence[str]) -> None:
         self._wire, self._program, self._pace = wire, program, Pace(WAITING)
-        self._engine = self._round = self._cancelled = -1
+        self._engine = self._round = self._newest = self._cancelled = -1
         self._setup: Parcel | None = None
         self._order: Bytes | None = None
         self._share: Share | None = None
@@ -110,7 +110,8 @@ class Worker:
 
     def _obey(self, parcel: Parcel) -> None:
         if parcel.kind == ORDER:
-            self._order, self._cancelled = parcel.data, round_of(parcel.data) - 1
+            self._order, self._newest = parcel.data, round_of(parcel.data)
+            self._cancelled = self._newest - 1
             if self._handed:
                 self._begin_shift(parcel.data)
         elif parcel.kind == TELL:
@@ -128,7 +129,7 @@ class Worker:
         """Become a worker of an engine: unpack the share, learn the master's clock, and say READY."""
         parcel, self._setup = self._setup, None
         assert parcel is not None
-        self._engine, self._round, self._cancelled = parcel.engine, -1, -1
+        self._engine, self._round, self._newest, self._cancelled = parcel.engine, -1, -1, -1
         try:
             self._share, master, self._beat = Unpickler(io.BytesIO(parcel.data.data), self._program).load()
         except Exception:
@@ -169,7 +170,7 @@ class Worker:
 
     def _answer(self, word: Tell) -> None:
         """Send what is asked for, in whichever thread hears it."""
-        found = self._kept.asked(word, self._round)
+        found = self._kept.asked(word, self._newest)
         if found is not None and self._share is not None:
             told = found.message, word.round, len(found.payload), found.checksum, found.times, word.ticket
             self._say(FRAME, framed(frame.head(self._share.worker, *told), found.payload))

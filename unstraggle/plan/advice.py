@@ -15,7 +15,9 @@ class Candidate:
 
     time: mean seconds per round, with its interval. saving: share of the time that waiting for all takes, with the interval of
     the paired difference. exact: whether every round gives the exact gradient. seen: mean time on the rounds used for choosing.
-    messages: sent per round; volume: the same in whole gradients of 32 bits per coordinate, as messages of blocks are smaller.
+    transfer: whether workers send every message, "push", or the master fetches what it will use, "pull": the faster of the two.
+    messages: sent per round, or fetched; volume: the same in whole gradients of 32 bits per coordinate, as messages of blocks
+    are smaller.
     """
 
     name: str
@@ -28,10 +30,11 @@ class Candidate:
     saving_ci95: tuple[float, float]
     messages: float
     volume: float
+    transfer: str = "push"
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers for JSON."""
-        keys = ("name", "exact", "seen", "time", "time_ci95", "saving", "saving_ci95", "messages", "volume")
+        keys = ("name", "exact", "seen", "time", "time_ci95", "saving", "saving_ci95", "messages", "volume", "transfer")
         return {key: getattr(self, key) for key in keys}
 
 
@@ -63,7 +66,10 @@ class Advice:
     @property
     def line(self) -> str | None:
         """To paste: the chosen code as an expression, which `Coded(scheme=...)` and every command take; None where none is."""
-        return f'unstraggle run "{self.chosen.plan.code.name}" -o out/run' if self.chosen else None
+        if self.chosen is None:
+            return None
+        fetched = " --transfer pull" if self.chosen.transfer == "pull" else ""
+        return f'unstraggle run "{self.chosen.plan.code.name}"{fetched} -o out/run'
 
     def __str__(self) -> str:
         lines = [self.verdict, *(f"  - {reason}" for reason in self.reasons)]
@@ -73,7 +79,7 @@ class Advice:
         for c in self.candidates:
             low, high = c.saving_ci95
             interval = f"{100 * low:+.1f} to {100 * high:+.1f} %"
-            note = "" if c.exact else "  (not exact)"
+            note = ("" if c.exact else "  (not exact)") + ("  (pull)" if c.transfer == "pull" else "")
             lines.append(
                 f"  {c.time:>9.4g}{100 * c.saving:>8.1f}%{interval:>19}{c.messages:>10.1f}{c.volume:>8.1f}  {c.name}{note}"
             )

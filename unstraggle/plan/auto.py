@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from ..codes import fractional_repetition, uncoded, uncoded_mmc
 from ..doors import door
 from ..errors import Invalid
-from ..latency import FixedCost, Latency, OneSpeed, Replay
+from ..latency import FixedCost, Latency, Network, OneSpeed, Replay
 from ..latency.base import per_task
 from ..latency.fixed_cost import without_fixed_cost
 from ..randomness import Seed, generator
+from ..runtime.terms import Transfer
 from ..scheme.code import FULL_BITS, Code
 from ..scheme.stop import Count, Recovered, Stop
 from ..statistics import saving_of
@@ -84,9 +85,11 @@ def auto(
     most partitions a worker computes in multi-message codes, and most shares that it holds where tasks are handed out
     (`work_conserving`). Traces are cut in two: schemes are chosen on the first half and scored on the second. carry: workers
     stay in the tasks that they are in when a round ends, as real ones do, and begin the next one late. A fixed cost per task is
-    taken from the trace where its tasks differ in work, or from a latency model that has one (`FixedCost`). worth: the least
-    share of the time that a code must save for sure to be advised. blocks: whether a block code may be advised, which is ranked
-    anyway: it presumes that parts of the gradient can be computed in turn, which most networks cannot.
+    taken from the trace where its tasks differ in work, or from a latency model that has one (`FixedCost`). Where links are
+    given, each scheme is scored with messages that are sent and with messages that are fetched, which costs a round trip
+    (`Candidate.transfer`); the faster one counts. worth: the least share of the time that a code must save for sure to be
+    advised. blocks: whether a block code may be advised, which is ranked anyway: it presumes that parts of the gradient can be
+    computed in turn, which most networks cannot.
 
     It may answer that coding does not help here, or that it cannot predict, then without candidates: a worker is gone, the
     rounds of a code ended before everyone was heard, the trace drifts, or time is not proportional to work.
@@ -240,26 +243,36 @@ def _exact(planner: Callable[[], Iterable[Plan]]) -> Iterator[Planned]:
     yield from ((plan, True) for plan in plans)
 
 
-Scored = tuple[float, NDArray[np.float64], float, float]
+Scored = tuple[float, NDArray[np.float64], float, float, Transfer]
 
 
 def _score(planned: Planned, setting: Setting, rng: Seed) -> Scored:
+    """By the faster transfer: fetching pays where links are slow and a code sends what is not used."""
+    pushed = _scored(planned[0], setting, rng, "push")
+    if not isinstance(setting.seen, Network) or planned[0].code.handing is not None:
+        return pushed
+    pulled = _scored(planned[0], setting, rng, "pull")
+    return pulled if pulled[0] < pushed[0] else pushed
+
+
+def _scored(plan: Plan, setting: Setting, rng: Seed, transfer: Transfer) -> Scored:
     """Mean time on the rounds seen; times, and mean messages, on those held out; mean size of a message in gradients."""
-    plan, code = planned[0], planned[0].code
+    code = plan.code
     seeds = generator(rng if rng is None or isinstance(rng, int) else 0).spawn(2)
     by = plan.stop.by if isinstance(plan.stop, Recovered) else "rule"
-    run = partial(simulate, code, stop=plan.stop, by=by, carry=setting.carry)
+    run = partial(simulate, code, stop=plan.stop, by=by, carry=setting.carry, transfer=transfer)
     seen = run(latency=setting.seen, rounds=setting.seen_rounds, rng=seeds[0])
     held = run(latency=setting.held, rounds=setting.held_rounds, rng=seeds[1])
     size = float((np.asarray(code.blocks)[code.messages.block] * code.messages.bits).mean() / FULL_BITS)
-    return seen.time.mean, held.time.values, held.messages.mean, size
+    return seen.time.mean, held.time.values, held.messages.mean, size, transfer
 
 
 def _candidate(plan: Plan, exact: bool, wait: NDArray[np.float64], scored: Scored, carry: bool) -> Candidate:
-    seen, times, messages, size = scored
+    seen, times, messages, size, transfer = scored
     sample = Sample(times, carry)
     saving, interval = saving_of(times, wait, carry)
-    return Candidate(plan.name, plan, exact, seen, sample.mean, sample.ci95, saving, interval, messages, messages * size)
+    about = plan.name, plan, exact, seen, sample.mean, sample.ci95, saving, interval
+    return Candidate(*about, messages, messages * size, transfer)
 
 
 def _advice(
@@ -279,7 +292,8 @@ def _advice(
         verdict = f"Use {best.name}: waiting for all never ends, for workers finish nothing in some rounds."
     elif helps:
         low, high = best.saving_ci95
-        verdict = f"Use {best.name}: saves {100 * low:.1f} to {100 * high:.1f} % of the time of waiting for all."
+        name = best.name if best.transfer == "push" else f'{best.name} with transfer="pull"'
+        verdict = f"Use {name}: saves {100 * low:.1f} to {100 * high:.1f} % of the time of waiting for all."
     else:
         verdict = "Coding does not help here: wait for all."
     ranking = tuple(sorted(candidates, key=lambda c: c.time))

@@ -98,7 +98,7 @@ class Master:
         self._change, self._seen = change, None  # type: tuple[Change | None, Estimate | None]
         self.engine = engine
         self._policy, self._patience, self._sending = on_shortfall, patience, sending
-        self._transfer = require_transfer(transfer, sending)
+        self.transfer = require_transfer(transfer, sending)
         self._usual: deque[float] = deque(maxlen=REMEMBERED)
         self._lost: dict[int, bool] = {}
         self._suspects: set[int] = set()
@@ -161,7 +161,7 @@ class Master:
         number, self._count = self._count, self._count + 1
         code = self._code_of(number)
         changed = None if code is self.code else code
-        pull = self._transfer == "pull" and code.handing is None
+        pull = self.transfer == "pull" and code.handing is None
         hold = self._holding.hold if changed is None and not pull else None
         order = Order(number, number if step is None else step, values, None, delays, changed, context, hold, pull)
         round = Round(code, self.stop, number, self._terms())
@@ -201,7 +201,7 @@ class Master:
         remind = None if self._sampled else FIRST_REMIND if usual is None else max(1.0, REMIND * usual)
         lost = tuple(sorted(self._lost.items()))
         suspects = frozenset(self._suspects)
-        busy, transfer = self._busy_workers, self._transfer
+        busy, transfer = self._busy_workers, self.transfer
         return Terms(self._policy, limit, remind, self._sending, lost, suspects, self._eps, busy, transfer)
 
     def _first_limit(self) -> float | None:

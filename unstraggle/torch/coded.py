@@ -19,6 +19,7 @@ from ..errors import Invalid
 from ..runtime.estimate import Estimate
 from ..runtime.gather import Scaling
 from ..runtime.states import Shortfall
+from ..runtime.terms import Transfer
 from ..scheme.stop import Stop
 from .batches import Dealt, Placed
 from .blocks import aligned
@@ -67,8 +68,9 @@ class Coded:
     read_ahead: read the samples of the next step while this one is computed, in a thread of each worker; by default where the
     dataset has items of its own and reading some draws no random numbers.
     A batch is dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each
-    partition, where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience, trace: as
-    for `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of every step.
+    partition, where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience,
+    transfer, trace: as for `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of
+    every step.
 
     forward(model, batch) -> (outputs, targets): where a batch is not (inputs, ..., targets). Several losses on one set of
     workers are a dictionary of functions (model, batch) -> loss; `backward(name)` takes one. collate: makes a batch of samples.
@@ -124,6 +126,7 @@ class Coded:
         stop: Stop | None = None,
         on_shortfall: Shortfall = "wait",
         patience: float | None = None,
+        transfer: Transfer = "push",
         trace: Any = None,
         append: bool = False,
         callbacks: Sequence[Callable[[Info], None]] = (),
@@ -194,7 +197,7 @@ class Coded:
         self._factor, self._sums = 1.0, np.zeros(0)
         self._second: dict[Tensor, Tensor] = {}
         make = engine_maker(engine, dict(engine_options or {}), latency, seed)
-        how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "trace": trace}
+        how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "transfer": transfer, "trace": trace}
         self.master = start_master(self.code, self.problem, make, stop or planned, how_to_go_on)
         if trace is not None and not append:
             Path(trace).unlink(

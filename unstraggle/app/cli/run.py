@@ -43,6 +43,9 @@ def run(
     patience: Annotated[
         float | None, typer.Option(help="Shortfall after so many times the usual time of a round; 10 with --chaos drop=.")
     ] = None,
+    transfer: Annotated[
+        str, typer.Option(help="'push': workers send every message; 'pull': the master fetches what it will use.")
+    ] = "push",
     deadline: Annotated[float | None, typer.Option(help="End every round after so many seconds.")] = None,
     chaos: Annotated[str | None, typer.Option(help="Faults, such as 'drop=0.01,corrupt=0.01,kill=0.05'.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Serve a page that shows the run as it goes.")] = False,
@@ -67,13 +70,14 @@ def run(
     data = make_problem(problem, parsed, dim, samples, seed)
     machine = make_engine(engine, data, latency, faults, seed)
     told = {"engine": engine, "problem": problem, "latency": latency, "seed": seed, "chaos": chaos, "patience": patience}
+    told |= {"transfer": transfer} if transfer != "push" else {}
     options = options_of(context, without=("out", "as_json", "live", "live_port"))
     records: list[Mapping[str, Any]] = []
     trace = out / "trace.jsonl" if out else None
     try:
         with (
             _page(live, live_port, parsed.name) as page,
-            _master(parsed, machine, deadline, trace, on_shortfall, patience) as master,
+            _master(parsed, machine, deadline, trace, on_shortfall, patience, transfer) as master,
             _files(out, options) as keep,  # now that workers are ready: older ones outlive a run that cannot start
         ):
             for record in descend(master, data, rounds, as_json, page):
@@ -130,11 +134,18 @@ def _page(live: bool, port: int | None, title: str) -> Iterator[Any]:
 
 @contextmanager
 def _master(
-    code: Any, engine: Any, deadline: float | None, trace: Path | None, on_shortfall: str, patience: float | None
+    code: Any,
+    engine: Any,
+    deadline: float | None,
+    trace: Path | None,
+    on_shortfall: Any,
+    patience: float | None,
+    transfer: Any,
 ) -> Any:
     from ...runtime.master import Master
     from ...scheme.stop import Deadline
 
     stop = None if deadline is None else Deadline(deadline)
-    with Master(code, engine, stop, on_shortfall=on_shortfall, patience=patience, trace=trace) as master:  # type: ignore[arg-type]
+    given = {"on_shortfall": on_shortfall, "patience": patience, "transfer": transfer, "trace": trace}
+    with Master(code, engine, stop, **given) as master:
         yield master

@@ -33,7 +33,7 @@ def descend(master: Any, problem: Any, rounds: int, quiet: bool, page: Any = Non
             record = step.to_dict() | {"error": float(error)}
             delays = getattr(master.engine, "delays", None)
             if delays is not None and master.code.decoder.rule is not None:
-                theory = replay(master.code, delays[None], master.stop)
+                theory = replay(master.code, delays[None], master.stop, transfer=master.transfer)
                 record |= {"theory": theory.time.mean, "theory_messages": theory.messages.mean}
             params = params - 1.0 / samples * estimate.gradient
             record["loss"] = _loss(problem, params)

@@ -36,6 +36,9 @@ def simulate(
     carry: Annotated[
         bool, typer.Option("--carry", help="Let workers finish the task that they are in when a round ends, as real ones do.")
     ] = False,
+    transfer: Annotated[
+        str, typer.Option(help="'push': workers send every message; 'pull': the master fetches what it will use.")
+    ] = "push",
     seed: Seed = 0,
     as_json: AsJson = False,
     out: Folder = None,
@@ -60,9 +63,10 @@ def simulate(
                 "precision": precision,
                 "progress": partial(told, code.name),
                 "carry": carry,
+                "transfer": transfer,
             }
             results.append(run(code, model, stop, rounds=rounds, rng=seed, **options))
-    given = {"by": by, "deadline": deadline, "sending": sending, "carry": carry}
+    given = {"by": by, "deadline": deadline, "sending": sending, "carry": carry, "transfer": transfer}
     about = {"latency": str(model), "seed": seed, **given, "results": [r.to_dict() for r in results]}
     if out:
         _save_simulation(out, about, results)
