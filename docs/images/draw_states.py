@@ -26,6 +26,17 @@ PLACES = {
     State.APPROXIMATED: (8.2, 1.45),
     State.FAILED: (5.9, 0.3),
 }
+FETCHES = {
+    State.WAITING: (1.3, -1.2),
+    State.OPEN: (1.3, -2.9),
+    State.SETTLING: (1.3, -4.6),
+    State.FETCHING: (5.9, -2.9),
+    State.DONE: (10.5, -1.2),
+    State.APPROXIMATED: (10.5, -2.3),
+    State.SKIPPED: (10.5, -3.5),
+    State.FAILED: (10.5, -4.6),
+}
+"""Below: where messages are fetched, an end comes after their payloads."""
 WIDTH, HEIGHT = 1.66, 0.62
 
 
@@ -58,6 +69,15 @@ WAYS = {
     (State.SETTLING, State.FAILED): Way(DOWN, RIGHT, BENT, (8.6, 0.3), 30),
     (State.OPEN, State.OPEN): Way(*LOOP, (7.8, 4.62), 23),
     (State.WAITING, State.WAITING): Way(*LOOP, (2.55, 4.98), 27),
+    (State.WAITING, State.FETCHING): Way(RIGHT, (-0.5, HEIGHT / 2), STRAIGHT, (3.5, -1.85), 26),
+    (State.OPEN, State.FETCHING): Way((WIDTH / 2, 0.17), (-WIDTH / 2, 0.17), STRAIGHT, (3.6, -2.52), 26),
+    (State.FETCHING, State.OPEN): Way((-WIDTH / 2, -0.17), (WIDTH / 2, -0.17), STRAIGHT, (3.6, -3.35), 26),
+    (State.SETTLING, State.FETCHING): Way(RIGHT, (-0.5, -HEIGHT / 2), STRAIGHT, (3.5, -3.95), 26),
+    (State.FETCHING, State.FETCHING): Way(*LOOP, (5.9, -1.75), 27),
+    (State.FETCHING, State.DONE): Way((0.75, HEIGHT / 2), LEFT, STRAIGHT, (8.55, -1.55), 26),
+    (State.FETCHING, State.APPROXIMATED): Way((WIDTH / 2, 0.12), LEFT, STRAIGHT, (8.3, -2.42), 22),
+    (State.FETCHING, State.SKIPPED): Way((WIDTH / 2, -0.12), LEFT, STRAIGHT, (8.3, -3.32), 22),
+    (State.FETCHING, State.FAILED): Way((0.5, -HEIGHT / 2), LEFT, STRAIGHT, (8.2, -4.3), 30),
 }
 
 
@@ -71,13 +91,13 @@ def arrows() -> dict[tuple[State, State], list[Signal]]:
 
 def states() -> Figure:
     """States as boxes, transitions as arrows with what moves the round on."""
-    figure = _figure(9.2, 5.6)
+    figure = _figure(9.2, 9.8)
     axes = figure.subplots()
-    axes.set(xlim=(0.2, 11.6), ylim=(-0.2, 7.1), xticks=[], yticks=[])
+    axes.set(xlim=(0.2, 11.6), ylim=(-5.1, 7.1), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     for ends, signals in arrows().items():
         _arrow(axes, *ends, signals)
-    for state, (x, y) in PLACES.items():
+    for state, (x, y) in (*PLACES.items(), *FETCHES.items()):
         colour = BLUE if state is State.DONE else ORANGE if state is State.FAILED else GREY if state in OVER else "white"
         _box(axes, x, y, state.value, colour, "white" if state in OVER else "black")
     return figure
@@ -93,7 +113,8 @@ def _box(axes: Axes, x: float, y: float, text: str, colour: str, ink: str) -> No
 
 
 def _arrow(axes: Axes, state: State, then: State, signals: list[Signal]) -> None:
-    way, (x, y), (u, v) = WAYS[state, then], PLACES[state], PLACES[then]
+    places = FETCHES if State.FETCHING in (state, then) else PLACES
+    way, (x, y), (u, v) = WAYS[state, then], places[state], places[then]
     begin, end = (x + way.begin[0], y + way.begin[1]), (u + way.end[0], v + way.end[1])
     look = {"arrowstyle": "-|>", "color": "#555555", "connectionstyle": way.style, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", end, begin, arrowprops=look)

@@ -87,3 +87,12 @@ def test_a_run_that_cannot_finish_exits_with_one():
     faults = ("--chaos", "corrupt=1", "--on-shortfall", "raise", "--rounds", "2")
     done = run("run", "uncoded(2)", *faults, "--engine", "virtual", check=False)
     assert done.returncode == 1 and "do not determine the gradient" in done.stderr
+
+
+def test_messages_are_fetched():
+    given = ("uncoded_mmc(4, load=3)", "--engine", "virtual", "--latency", PAPER, "--rounds", "4", "--json")
+    pushed, pulled = (json.loads(run("run", *given, "--transfer", how).stdout) for how in ("push", "pull"))
+    assert pulled["transfer"] == "pull" and pulled["messages"] == 4 <= pushed["messages"]
+    found = json.loads(run("simulate", "uncoded_mmc(4, load=3)", "--rounds", "50", "--transfer", "pull", "--json").stdout)
+    assert found["results"][0]["messages"]["mean"] == 4 < found["results"][0]["notes"]["mean"]
+    assert "push" in run("run", *given, "--transfer", "carry", check=False).stderr

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unstraggle import Invalid, codes, latency
+from unstraggle import Announced, Invalid, Master, codes, latency
 from unstraggle.engines import Chaos, Failed, Finished, Joined, Local, Lost, Message, Virtual, WorkerFailed
 from unstraggle.testing import BrokenEngine, check_engine
+
+from ..problems import Constant
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "own_engine.py"
 WITHIN = 4.0
@@ -364,6 +366,42 @@ WORDS = {
 }
 
 
+class SendsAnyway(Virtual):
+    def start(self, order):
+        super().start(replace(order, pull=False))
+
+
+class LosesAnnouncements(Virtual):
+    def next(self, until):
+        return without(super().next, until, lambda one: isinstance(one, Announced) and one.worker == 1)
+
+
+class AnnouncesTwice(Virtual):
+    def next(self, until):
+        return [copy for one in super().next(until) for copy in ([one, one] if isinstance(one, Announced) else [one])]
+
+
+class SendsAnother(Virtual):
+    def tell(self, word):
+        super().tell(replace(word, message=word.message ^ 1) if word.message >= 0 else word)
+
+
+class SendsWhatIsNotThere(Virtual):
+    def tell(self, word):
+        if word.message >= 0:
+            self._made.add(word.message)
+        super().tell(word)
+
+
+FETCHES = {
+    SendsAnyway: "comes unasked",
+    LosesAnnouncements: "the announcement of all messages did not happen",
+    AnnouncesTwice: "worker 0 has messages .* but announced",
+    SendsAnother: "comes unasked",
+    SendsWhatIsNotThere: "word that a message is not there did not happen",
+}
+
+
 def sampled(kind, carry=False):
     return lambda problem: kind(problem, latency.ShiftedExponential(rate=10.0, shift=0.1), rng=0, carry=carry)
 
@@ -371,7 +409,7 @@ def sampled(kind, carry=False):
 def test_the_engine_that_they_are_made_of_keeps_its_promises():
     report = check_engine(Threads, within=LONG)
     assert report.codes == 14 and "repeated" in report.faults and "told" not in report.faults
-    assert "repeated" in check_engine(sampled(Virtual), within=LONG).faults
+    assert {"repeated", "asked_meanwhile"} <= set(check_engine(sampled(Virtual), within=LONG).faults)
     report = check_engine(sampled(Virtual, carry=True), within=LONG)
     assert report.codes == 16 and "left_behind" in report.faults
 
@@ -395,7 +433,15 @@ def test_broken_words(kind):
         check_engine(sampled(kind, carry=True), [], within=LONG)
 
 
+@pytest.mark.parametrize("kind", FETCHES, ids=lambda kind: kind.__name__)
+def test_broken_fetches(kind):
+    with pytest.raises(BrokenEngine, match=FETCHES[kind]):
+        check_engine(sampled(kind), [], within=LONG)
+
+
 def test_engines_without_words_are_not_asked_for_them():
+    with pytest.raises(Invalid, match="workers keep messages"):
+        Master(codes.uncoded(3), Chaos(Threads(Constant(3))), transfer="pull")
     with pytest.raises(Invalid, match="for which an engine needs `tell`"):
         check_engine(lambda problem: Chaos(Threads(problem)), [codes.work_conserving(3, load=2, pieces=2)], faults=False)
 

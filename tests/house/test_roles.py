@@ -13,7 +13,7 @@ ROOT = Path(us.__file__).parents[1]
 OPTIONAL = {
     problems: ("Accumulates", "ComputesAll", "Encodes", "HasLoss", "Listens", "Restricts", "Shares", "Stops"),
     latency: ("Delivers", "Durations", "OrderStatistics", "Resumes", "Speeds", "Survival"),
-    engines: ("Processes", "Tells"),
+    engines: ("Keeps", "Processes", "Tells"),
 }
 LEAST_SQUARES = problems.LeastSquares.split(np.eye(4), np.arange(4.0), parts=2)
 

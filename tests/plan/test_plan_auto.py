@@ -1,5 +1,6 @@
 """plan.auto: ranks beside wait-for-all on held-out rounds, and can say that coding does not help or that it cannot tell."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -218,3 +219,16 @@ def test_real_traces():
         handed = min((c for c in exact if c.plan.code.handing is not None), key=lambda c: c.time)
         assert handed.saving_ci95[0] > max(least, fixed.saving_ci95[1]), "pieces that are handed out use all partial work"
     assert next(c for c in se.candidates if c.name == "fractional_repetition(32, s=1)").saving < -0.5
+
+
+def test_links_decide_whether_messages_are_fetched():
+    """On a slow link of the master, copies that are not used queue before others; without links nothing is gained."""
+    setting = {"n": 6, "rounds": 300, "max_load": 2, "carry": False}
+    found = auto(ShiftedExponential(rate=10, shift=0.01), dim=1000, master=1e5, **setting)
+    by_name = {candidate.name: candidate for candidate in found.candidates}
+    pulled = by_name["uncoded_mmc(6, load=2)"]
+    assert pulled.transfer == "pull" == pulled.to_dict()["transfer"] and pulled.messages == 6
+    assert by_name["wait for all"].transfer == "push" and "uncoded_mmc(6, load=2)  (pull)" in str(found)
+    assert '"uncoded_mmc(6, load=2)" --transfer pull' in replace(found, chosen=pulled).line
+    free = auto(ShiftedExponential(rate=10, shift=0.01), **setting)
+    assert {candidate.transfer for candidate in free.candidates} == {"push"}

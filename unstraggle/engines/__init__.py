@@ -1,7 +1,7 @@
 """Engines: how orders reach workers and messages the master. They carry, `Round` decides.
 
 What an engine of one's own needs comes from here: the role (`Engine`); what it brings to workers (`Order`, as a `Job`) and to
-the master (`Incoming`: `Message`, `Dropped`, `Failed`, `Lost`, `Joined`, `Finished`); what a worker is (`share_of`, `run`,
+the master (`Incoming`: `Message`, `Dropped`, `Failed`, `Lost`, `Joined`, `Finished`, `Announced`); what a worker is (`share_of`, `run`,
 `Abandoned`); and who is there (`Roster`). See docs/howto/own_engine.md.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.events import Dropped, Failed, Finished, Joined, Lost
+from ..runtime.events import Announced, Dropped, Failed, Finished, Joined, Lost
 from ..runtime.frame import checksum
 from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order, WorkerFailed
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MPI",
     "Abandoned",
+    "Announced",
     "Chaos",
     "Dropped",
     "Engine",

@@ -31,7 +31,7 @@ class Signal(Enum):
     BACK = "enough workers are back"
     REMIND = "patience is over: say so, and ask again"
     SETTLE = "take what still comes"
-    FETCH = "the payloads are with the workers: ask for them"
+    FETCH = "ask for the payloads"
     LACK = "what was announced is lost"
     TAKE = "take what is there"
     SKIP = "go on without a gradient"
