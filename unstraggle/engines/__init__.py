@@ -1,8 +1,8 @@
 """Engines: how orders reach workers and messages the master. They carry, `Round` decides.
 
 What an engine of one's own needs comes from here: the role (`Engine`); what it brings to workers (`Order`, as a `Job`) and to
-the master (`Incoming`: `Message`, `Dropped`, `Failed`, `Lost`, `Joined`, `Finished`, `Announced`); what a worker is (`share_of`,
-`run`, `Abandoned`); and who is there (`Roster`). See docs/howto/own_engine.md.
+the master (`Incoming`: `Message`, `Dropped`, `Failed`, `Lost`, `Joined`, `Finished`, `Announced`); what a worker is
+(`share_of`, `run`, `Abandoned`); and who is there (`Roster`). See docs/howto/own_engine.md.
 """
 
 from __future__ import annotations
