@@ -222,7 +222,7 @@ def test_an_order_that_was_overtaken_by_a_newer_one_is_dropped(hub: Hub) -> None
         until(hub, lambda: hub.seats[0].link is not None and coming.done())
     worker, params = coming.result(), np.zeros(DIM)
     worker.take(4, 0, 0.0, None, params)
-    head, body = wire.Head(wire.ORDER, 0, 3, 0.0, 0), wire.STEP.pack(0, 0.0, 0, 0.0, 0) + params.tobytes()
+    head, body = wire.Head(wire.ORDER, 0, 3, 0.0, 0), wire.STEP.pack(0, 0.0, 0, 0.0, 0, 0) + params.tobytes()
     worker._heed(head, np.frombuffer(body, np.uint8))
     assert worker._pending is not None and worker._pending.round == 4
     worker._sock.close()
