@@ -99,6 +99,16 @@ def late(code, rng):
 # The same numbers
 
 
+def test_messages_that_are_fetched_make_the_same_gradient():
+    models = [mlp() for _ in range(2)]
+    for model, transfer in zip(models, ("push", "pull"), strict=True):
+        with coded(model, scheme="uncoded_mmc(4, load=2)", transfer=transfer) as run:
+            info = run.backward()
+        assert info.exact and (transfer == "push" or info.messages == 4)
+    for pushed, pulled in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(pulled.grad, pushed.grad)
+
+
 @pytest.mark.parametrize(("dtype", "allowed"), [(torch.float32, 1e-5), (torch.float64, 1e-9)])
 @pytest.mark.parametrize("scheme", EXACT)
 def test_coded_steps_equal_those_of_one_process(scheme, dtype, allowed):
