@@ -8,7 +8,7 @@ import math
 import statistics
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ from .message import Incoming, Message, Order, WorkerFailed
 from .recorder import Recorder
 from .round import Round, Terms
 from .states import Shortfall, State
-from .step import spent
+from .step import computed, spent
 from .sums import finite
 
 log = logging.getLogger("unstraggle")
@@ -63,7 +63,7 @@ class Master:
     round; `WorkerFailed` is raised when it does so twice in a row, or too many do. sending: "cluster_stop" lets workers go
     whose cluster is recovered. change: change(round, last estimate) gives the code of a round, over the data that `code`
     places. trace: a file to which every round is added. log: a file for every event and instruction, from which `replay_log`
-    decides again.
+    decides again. first: the number of the first round, where another master has done those before.
 
     >>> from unstraggle import codes, engines, latency, problems
     >>> problem = problems.LeastSquares.split(np.eye(4), np.arange(4.0), parts=4)
@@ -86,6 +86,7 @@ class Master:
         change: Change | None = None,
         trace: Any = None,
         log: Any = None,
+        first: int = 0,
     ) -> None:
         if on_shortfall not in ("wait", "approximate", "skip", "raise"):
             raise Invalid(f'on_shortfall is "wait", "approximate", "skip" or "raise", but got {on_shortfall!r}.')
@@ -100,7 +101,7 @@ class Master:
         self._suspects: set[int] = set()
         self._sampled = isinstance(engine, Sampled) and engine.sampled
         self._forgets = self._sampled and not getattr(engine, "carry", False)
-        self._count, self._busy = 0, threading.Lock()
+        self._count, self._busy = first, threading.Lock()
         self._left: float | None = None
         self._holding = Holding(self.code)
         self._busy_workers: tuple[int, ...] = ()
@@ -208,6 +209,10 @@ class Master:
         self._suspects |= round.failures.keys()
         if round.state is State.DONE and round.usual is not None:
             self._usual.append(round.usual)
+
+    def note(self, switch: Mapping[str, Any]) -> None:
+        """Put a change of code, or what it has gained, into the trace, with the next round."""
+        self._recorder.note(switch)
 
     def close(self) -> None:
         """End the workers and write what is left of the trace and the log."""
@@ -325,6 +330,8 @@ class Current:
             tracks=tracks,
             got=round.got.copy(),
             arrivals=self._arrivals(),
+            computed=computed(self.taken, round.code),
+            code=round.code.name,
             round=round.number,
             step=self._order.step,
             exact=not skipped and round.exact and fine,
