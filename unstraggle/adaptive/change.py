@@ -44,20 +44,28 @@ def longer_or_shorter(waits: Times, worth: float) -> Change | None:
     split = max(REFERENCE, len(waits) // 2)
     if len(waits) <= split:
         return None
-    usual, spread = float(waits[:split].mean()), float(waits[:split].std())
+    usual, spread = float(waits[:split].mean()), _spread(waits[:split])
     steps = np.clip((waits[split:] - usual) / max(spread, worth * usual), -MOST, MOST)
+    slack = SLACK + split**-0.5  # the usual itself is known to within so much
     for sign in (1.0, -1.0):
-        since = _since(sign * steps)
+        since = _since(sign * steps, slack)
         if since:
             return Change(f"rounds take {float(waits[-since:].mean()) / usual:.1f} times as long", since)
     return None
 
 
-def _since(steps: Times) -> int:
+def _spread(waits: Times) -> float:
+    """The standard deviation; more where slow rounds follow slow ones, for then sums of them vary more."""
+    around = waits - waits.mean()
+    alike = float(np.clip((around[1:] * around[:-1]).sum() / max((around**2).sum(), 1e-300), 0.0, 0.9))
+    return float(waits.std()) * ((1 + alike) / (1 - alike)) ** 0.5
+
+
+def _since(steps: Times, slack: float) -> int:
     """Since how many rounds the sum of what is above the usual grows, where it is beyond the limit; else 0."""
     total, began = 0.0, 0
     for place, step in enumerate(steps.tolist()):
-        total = max(0.0, total + step - SLACK)
+        total = max(0.0, total + step - slack)
         began = place + 1 if total == 0.0 else began
     return len(steps) - began if total > LIMIT else 0
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..plan.auto import WORTH
 from ..scheme.code import Code
 from ..statistics import saving_of
 from .change import changed
@@ -14,11 +13,14 @@ from .predict import Overheads, candidates, simulated
 from .seen import Seen, Times, cost_of_a_task, speeds
 from .switch import Switch
 
+WORTH = 0.03
+"""A code that does not surely save this share of a round is not worth a change. `plan.auto` asks for more: there, a person has
+to make it."""
 LEAST, AGAIN = 8, 1.5
 """Rounds of a pattern from which on is planned; then again whenever there are so many times as many."""
 TRIAL = 8
 """Rounds after which it is looked at what a change has gained."""
-WINDOW, KEPT = 64, 256
+WINDOW, KEPT = 64, 128
 """The latest rounds, on which codes are tried, and those that are kept."""
 SURELY = 2.0
 """Standard errors by which rounds must take longer than before for it to go back."""

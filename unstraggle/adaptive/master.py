@@ -14,11 +14,10 @@ from ..codes import uncoded
 from ..doors import door
 from ..engines.base import Engine
 from ..errors import Invalid
-from ..plan.auto import WORTH
 from ..runtime.estimate import Estimate
 from ..runtime.master import Master
 from ..scheme.code import Code
-from .decider import Decider
+from .decider import WORTH, Decider
 from .predict import candidates, simulated
 from .seen import seen
 from .switch import Switch

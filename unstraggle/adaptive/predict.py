@@ -18,7 +18,7 @@ Times = NDArray[np.float64]
 
 PIECES, LOADS = (1, 2, 4, 8), (2, 4)
 """Into how many a share is cut, and how many shares a worker holds, where tasks are handed out."""
-PASSES = 3
+PASSES = 2
 """How often the rounds that were seen are gone through, so that what one leaves behind is counted in all of them."""
 UNEVEN, LASTING = 1.15, 24
 """Loads in proportion to speed are tried where one worker takes so many times as long as another, in both halves of at least

@@ -39,7 +39,8 @@ class Switch:
     def of(cls, record: Mapping[str, Any]) -> Switch:
         """From what stands in a trace or in the record of a step."""
         known: dict[str, Any] = {each.name: record.get(each.name) for each in fields(cls)}
-        return cls(**{name: np.nan if value is None and name != "measured" else value for name, value in known.items()})
+        known |= {name: np.nan for name, value in known.items() if value is None and name != "measured"}
+        return cls(**known)
 
     def __str__(self) -> str:
         each = f"{self.before:.3g} -> {self.seconds:.3g} s a round"

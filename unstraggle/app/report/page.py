@@ -31,6 +31,7 @@ SPLIT = (
     "Along the message that ended the round: its worker computes, it travels, and slack is the rest of the wait; then the "
     "master decodes. Outside: the optimiser and all else between two rounds."
 )
+SWITCHES = ("step", "scheme", "before", "why", "predicted to save", "measured", "s a round", "s to plan, to change")
 MOST_ROWS = 24
 """Workers in the table at most."""
 
@@ -157,9 +158,8 @@ def _typical(run: Run) -> int:
 
 def _tables(run: Run, found: Diagnosis | None) -> Iterator[str]:
     if run.switches:
-        head = ("step", "scheme", "before", "why", "predicted to save", "measured", "s a round", "s to plan, to change")
         note = "Each change of code during the run, and below it what it then saved of the wait for a round."
-        yield html.section("switches", "Changes of scheme", html.table(head, map(_switch, run.switches)), note)
+        yield html.section("switches", "Changes of scheme", html.table(SWITCHES, map(_switch, run.switches)), note)
     rows = workers.rows(run)
     if rows:
         shown = [
