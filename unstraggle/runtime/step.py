@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -111,13 +112,21 @@ def spent(
     return {"wall": wall, "wait": wait, "idle": wall - worked if here else 0.0, "split": split}
 
 
+@lru_cache(maxsize=64)
+def _mean_work(code: Code) -> NDArray[np.float64]:
+    """(n,) units of work of a worker's tasks, in the mean; which of them a message tells of is not known where they are handed
+    out."""
+    tasks = np.bincount(code.tasks.worker, minlength=code.n)
+    return np.asarray(np.bincount(code.tasks.worker, code.tasks.work, code.n) / np.maximum(tasks, 1))
+
+
 def computed(messages: Iterable[Message], code: Code) -> NDArray[np.float64]:
     """(n, 2) seconds of the tasks that workers told of, and their units of work.
 
     An engine on a sampled clock knows arrivals only: all that a worker did by its last message took until then.
     """
     found = np.zeros((code.n, 2))
-    mean = np.bincount(code.tasks.worker, code.tasks.work, code.n) / np.bincount(code.tasks.worker, minlength=code.n)
+    mean = _mean_work(code)
     for message in messages:
         if message.times:
             lasted, tasks = sum(message.times[1::2]) - sum(message.times[::2]), len(message.times) // 2
