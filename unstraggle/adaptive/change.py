@@ -58,7 +58,7 @@ def _spread(waits: Times) -> float:
     """The standard deviation; more where slow rounds follow slow ones, for then sums of them vary more."""
     around = waits - waits.mean()
     alike = float(np.clip((around[1:] * around[:-1]).sum() / max((around**2).sum(), 1e-300), 0.0, 0.9))
-    return float(waits.std()) * ((1 + alike) / (1 - alike)) ** 0.5
+    return float(waits.std() * np.sqrt((1 + alike) / (1 - alike)))
 
 
 def _since(steps: Times, slack: float) -> int:
