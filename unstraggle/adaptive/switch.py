@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from ..errors import Invalid
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,26 @@ class Switch:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Switch:
         """From what stands in a trace or in the record of a step."""
-        known: dict[str, Any] = {each.name: record.get(each.name) for each in fields(cls)}
-        known |= {name: np.nan for name, value in known.items() if value is None and name != "measured"}
-        return cls(**known)
+        if not isinstance(record, Mapping):
+            raise Invalid(f"The record of a change is an object with its code, why and so on, but got {record!r}.")
+        numbers: dict[str, Any] = {
+            name: _float(record.get(name)) for name in ("predicted", "seconds", "before", "planning", "switching")
+        }
+        words: dict[str, Any] = {name: str(record.get(name, "")) for name in ("kind", "code", "was", "why")}
+        measured, step = _float(record.get("measured")), record.get("step")
+        return cls(
+            **words, **numbers, measured=None if np.isnan(measured) else measured, step=step if isinstance(step, int) else 0
+        )
 
     def __str__(self) -> str:
         each = f"{self.before:.3g} -> {self.seconds:.3g} s a round"
         if self.kind == "measured":
             return f"{self.code} saves {_percent(self.measured)} ({each}); predicted: {_percent(self.predicted)}. {self.why}"
         return f"{self.was} -> {self.code}: {self.why}; it should save {_percent(self.predicted)} ({each})"
+
+
+def _float(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else np.nan
 
 
 def _number(value: float) -> float | None:

@@ -54,7 +54,8 @@ class Run:
     @cached_property
     def switches(self) -> tuple[Switch, ...]:
         """Changes of code, and what they gained, as the steps tell, or else the trace."""
-        found = [one for step in self.steps for one in step.get("switches") or ()]
+        lists = [step.get("switches") for step in self.steps]
+        found = [one for some in lists if isinstance(some, list) for one in some if isinstance(one, dict)]
         return tuple(map(Switch.of, found or (self.trace.meta.get("switches", ()) if self.trace else ())))
 
     @property

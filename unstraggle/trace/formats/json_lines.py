@@ -152,7 +152,8 @@ def parse_header(line: bytes, path: Path) -> Header:
     workers = data.get("workers")
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise Invalid(f'The header of a trace needs "workers", a whole number >= 1, but {path} has {workers!r}.')
-    return Header(workers, data.get("work", 1.0), {key: value for key, value in data.items() if key not in RESERVED})
+    known = (*RESERVED, SWITCHES)
+    return Header(workers, data.get("work", 1.0), {key: value for key, value in data.items() if key not in known})
 
 
 def _parse(line: bytes, where: str) -> dict[str, Any] | None:
@@ -190,7 +191,10 @@ def columns(data: Mapping[str, Any], workers: int, where: str) -> dict[str, Any]
     more = {name: _table(name, data[name], end.shape, where) for name in ("arrival", "bytes") if name in data}
     if "work" in data:
         more["work"] = np.where(np.isfinite(given := _table("work", data["work"], end.shape, where)), given, 1.0)
-    return {"start": start, "end": end, **more, "round": data.get("round"), SWITCHES: data.get(SWITCHES, [])}
+    switches = data.get(SWITCHES, [])
+    if not isinstance(switches, list) or not all(isinstance(one, dict) for one in switches):
+        raise Invalid(f'{where}: "{SWITCHES}" is a list of objects, one for each change of code, but got {str(switches)[:60]}.')
+    return {"start": start, "end": end, **more, "round": data.get("round"), SWITCHES: switches}
 
 
 def _table(name: str, value: Any, shape: tuple[int, ...] | None, where: str) -> Times:
