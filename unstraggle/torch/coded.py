@@ -196,9 +196,8 @@ class Coded:
         starting = adaptive_master if scheme == "adaptive" else one_master
         self.master = start_master(self, partial(starting, self, make, stop or planned, of_a_step, how_to_go_on))
         if trace is not None and not append:
-            Path(trace).unlink(
-                missing_ok=True
-            )  # now that workers are there: rounds of another run would be taken for this one's
+            # now that workers are there: rounds of another run would be taken for this one's
+            Path(trace).unlink(missing_ok=True)
 
     def take(self, code: Code) -> TorchProblem:
         """The problem for a code, with the model as it is now. Batches stay the same, and are dealt to its partitions."""
