@@ -4,6 +4,7 @@ import sys
 from importlib import import_module
 
 NAMES = (
+    "adaptive",
     "simulator",
     "span",
     "blocks",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import codes, engines, latency, plan, problems, quantizers, testing, torch, trace
+    from .adaptive.master import AdaptiveMaster
+    from .adaptive.switch import Switch
     from .app.citations import cite
     from .diagnosis import Diagnosis, diagnose
     from .errors import Invalid, NotRecovered, UnstraggleError
@@ -71,7 +73,9 @@ HOMES = {
     "Program": "scheme.program",
     "work": "runtime.worker",
     "Estimate": "runtime.estimate",
+    "AdaptiveMaster": "adaptive.master",
     "Master": "runtime.master",
+    "Switch": "adaptive.switch",
     "Need": "scheme.rule",
     "WorkerFailed": "runtime.message",
     "cite": "app.citations",
@@ -81,6 +85,7 @@ HOMES = {
 MODULES = ("codes", "engines", "latency", "plan", "problems", "quantizers", "testing", "torch", "trace")
 
 __all__ = [
+    "AdaptiveMaster",
     "Announced",
     "Approximates",
     "Arrived",
@@ -128,6 +133,7 @@ __all__ = [
     "State",
     "Step",
     "Stop",
+    "Switch",
     "Tasks",
     "Tell",
     "Terms",

@@ -12,7 +12,7 @@ RINGS = [
     {"quantizers"},
     {"scheme", "encoders", "codes"},
     {"problems", "trace", "runtime", "engines"},
-    {"latency", "study", "plan", "diagnosis"},
+    {"latency", "study", "plan", "diagnosis", "adaptive"},
     {"torch"},
     {"testing"},
     {"app"},

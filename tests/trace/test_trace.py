@@ -124,6 +124,7 @@ FILES = {
     "flat": (HEADER + '{"end": [1, 2]}\n', "a list of numbers for each worker"),
     "other shape": (HEADER + '{"end": [[1], [2]], "arrival": [[1, 2], [3, 4]]}\n', '"arrival" needs'),
     "rubbish inside": (HEADER + '{"end": [[1], \n{"end": [[1], [2]]}\n', "line 2 is not JSON, though lines follow"),
+    "switches": (HEADER + '{"end": [[1], [2]], "switches": [1]}\n', "a list of objects"),
     "no work": (HEADER.replace("2}", '2, "work": 0}') + '{"end": [[1], [2]]}\n', "work > 0"),
     "work of others": (HEADER.replace("2}", '2, "work": [[1], [2], [3]]}') + '{"end": [[1], [2]]}\n', "Trace.work"),
 }

@@ -15,12 +15,14 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from ..adaptive.switch import Switch
 from ..checks import parsed_json
 from ..errors import Invalid
 from ..study.rounds import Rounds, Sample
@@ -44,8 +46,17 @@ class Run:
     @property
     def code(self) -> str:
         """What it ran, as it calls itself; else the name of its folder."""
+        if self.switches:
+            return f"adaptive, {len({one.code for one in self.switches} | {one.was for one in self.switches})} codes"
         known = self.summary.get("code") or (self.trace.meta.get("code") if self.trace else None)
         return str(known or self.summary.get("scheme") or self.path.resolve().name)
+
+    @cached_property
+    def switches(self) -> tuple[Switch, ...]:
+        """Changes of code, and what they gained, as the steps tell, or else the trace."""
+        lists = [step.get("switches") for step in self.steps]
+        found = [one for some in lists if isinstance(some, list) for one in some if isinstance(one, dict)]
+        return tuple(map(Switch.of, found or (self.trace.meta.get("switches", ()) if self.trace else ())))
 
     @property
     def command(self) -> str | None:

@@ -94,12 +94,12 @@ def _usable(trace: Trace) -> tuple[Trace | None, Literal["compute", "link"]]:
     computing, arriving = _idle(whole.seconds)[0], _idle(last)[0]
     if arriving < HEALTHY or computing > arriving / 2:
         return whole, "compute"
-    return from_seconds(last / whole.work.sum(axis=1)), "link"
+    return from_seconds(last / whole.work.sum(axis=-1)), "link"
 
 
 def _some(trace: Trace, rounds: NDArray[np.bool_]) -> Trace:
     arrays = (trace.start[rounds], trace.end[rounds], trace.arrival[rounds], trace.bytes[rounds])
-    return Trace(*arrays, trace.work, trace.numbers[rounds], trace.meta)
+    return Trace(*arrays, trace.work_of(rounds), trace.numbers[rounds], trace.meta)
 
 
 def _idle(seconds: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:

@@ -114,7 +114,7 @@ def fixed_cost(*traces: Trace) -> CostEstimate:
         return _between(traces)
     trace = traces[0]
     times, work = trace.durations, np.broadcast_to(trace.work, trace.end.shape)
-    usable = np.isfinite(times).all(axis=2) & (trace.work.max(axis=1) > ALIKE * trace.work.min(axis=1))
+    usable = np.isfinite(times).all(axis=2) & (trace.work.max(axis=-1) > ALIKE * trace.work.min(axis=-1))
     if not usable.any():
         return CostEstimate(why="all tasks have about the same work")
     if usable.sum() < FEWEST:
@@ -128,6 +128,8 @@ def fixed_cost(*traces: Trace) -> CostEstimate:
 
 def _between(traces: tuple[Trace, ...]) -> CostEstimate:
     """A line for each worker through its median times of tasks, over all traces."""
+    if any(trace.work.ndim == 3 for trace in traces):
+        return CostEstimate(why="the code changes within a trace")
     points = [(trace.work, np.median(trace.durations, axis=0)) for trace in traces]
     work, times = (np.concatenate(column, axis=1) for column in zip(*points, strict=True))
     if not (work.max(axis=1) > ALIKE * work.min(axis=1)).all():

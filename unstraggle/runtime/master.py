@@ -8,7 +8,7 @@ import math
 import statistics
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ from .message import Incoming, Message, Order, WorkerFailed
 from .recorder import Recorder
 from .round import Round
 from .states import Shortfall, State
-from .step import spent
+from .step import computed, spent
 from .sums import finite
 from .terms import Terms, Transfer, require_transfer
 
@@ -65,7 +65,8 @@ class Master:
     whose cluster is recovered. transfer: "pull" lets workers keep their messages and announce them; the master asks for those
     that its decoder will use, when the stop rule is met by what was announced. Codes that hand out tasks do so anyway. change:
     change(round, last estimate) gives the code of a round, over the data that `code` places. trace: a file to which every round
-    is added. log: a file for every event and instruction, from which `replay_log` decides again.
+    is added. log: a file for every event and instruction, from which `replay_log` decides again. first: the
+    number of the first round, where another master has done those before.
 
     >>> from unstraggle import codes, engines, latency, problems
     >>> problem = problems.LeastSquares.split(np.eye(4), np.arange(4.0), parts=4)
@@ -89,6 +90,7 @@ class Master:
         change: Change | None = None,
         trace: Any = None,
         log: Any = None,
+        first: int = 0,
     ) -> None:
         if on_shortfall not in ("wait", "approximate", "skip", "raise"):
             raise Invalid(f'on_shortfall is "wait", "approximate", "skip" or "raise", but got {on_shortfall!r}.')
@@ -104,7 +106,7 @@ class Master:
         self._suspects: set[int] = set()
         self._sampled = isinstance(engine, Sampled) and engine.sampled
         self._forgets = self._sampled and not getattr(engine, "carry", False)
-        self._count, self._busy = 0, threading.Lock()
+        self._count, self._busy = first, threading.Lock()
         self._left: float | None = None
         self._holding = Holding(self.code)
         self._busy_workers: tuple[int, ...] = ()
@@ -215,6 +217,10 @@ class Master:
         self._suspects |= round.failures.keys()
         if round.state is State.DONE and round.usual is not None:
             self._usual.append(round.usual)
+
+    def note(self, switch: Mapping[str, Any]) -> None:
+        """Put a change of code, or what it has gained, into the trace, with the next round."""
+        self._recorder.note(switch)
 
     def close(self) -> None:
         """End the workers and write what is left of the trace and the log."""
@@ -332,6 +338,8 @@ class Current:
             tracks=tracks,
             got=round.got.copy(),
             arrivals=self._arrivals(),
+            computed=computed(self.taken, round.code),
+            code=round.code.name,
             round=round.number,
             step=self._order.step,
             exact=not skipped and round.exact and fine,

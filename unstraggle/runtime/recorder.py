@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,9 @@ class Recorder:
         self._path = None if path is None else require_writable("trace", path)
         self._code = code
         self._rounds: list[tuple[int, NDArray[np.float64]]] = []
+        self._switches: list[dict[str, Any]] = []
+        self._next: list[Mapping[str, Any]] = []
+        self._noted = False
         self._written = time.monotonic()
         queues = code.tasks.queues
         self._work = np.where(queues >= 0, code.tasks.work[queues], 1.0)
@@ -51,8 +55,15 @@ class Recorder:
             table[0][mine], table[1][mine], table[2][mine] = started, ended, np.maximum(ended, message.time)
             table[3][message.worker, last - 1] += len(message.payload)
         self._rounds.append((estimate.round, table))
+        self._switches += [{**switch, "round": estimate.round} for switch in self._next]
+        self._next = []
         if len(self._rounds) >= FLUSH or time.monotonic() - self._written > SECONDS:
             self.flush()
+
+    def note(self, switch: Mapping[str, Any]) -> None:
+        """A change of code, or what it has gained, stands with the next round."""
+        self._next.append(switch)
+        self._noted = True
 
     def _task_times(self, message: Message, arrived: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """When the tasks since the worker's last message began and ended.
@@ -74,13 +85,13 @@ class Recorder:
         tables = np.stack([table for _, table in self._rounds], axis=1)
         start = np.where(np.isfinite(tables[0]), tables[0], _previous_end(tables[1]))
         numbers = [number for number, _ in self._rounds]
-        meta: dict[str, Any] = {"code": self._code.name}
+        meta: dict[str, Any] = {"code": self._code.name} | ({"switches": self._switches} if self._noted else {})
         try:
             trace.append(self._path, trace.Trace(start, tables[1], tables[2], tables[3], self._work, numbers, meta))
         except OSError as error:
             log.warning("The trace %s cannot be written any more, and the run goes on without it: %s", self._path, error)
             self._path = None
-        self._rounds, self._written = [], time.monotonic()
+        self._rounds, self._switches, self._written = [], [], time.monotonic()
 
     def close(self) -> None:
         self.flush()

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
+    from ..scheme.code import Code
     from .message import Message
 
 
@@ -45,6 +50,9 @@ class Step:
     messages: how many had arrived. stale: messages of earlier rounds that came meanwhile. duplicates: that came twice.
     damaged: refused ones. bytes: of those that had arrived.
 
+    code: of the round, by its name. switches: in a run that changes its code as it goes, what was decided before this step:
+    another code, what the last change has gained (`Switch`, as JSON), or both; as a rule nothing.
+
     >>> step = Step(step=0, wall=0.5, wait=0.4, exact=True, split=Split(compute=0.3, slack=0.1, decode=0.1))
     >>> longer = step.lasting(2.0)
     >>> longer.wall, longer.wait, longer.split.outside
@@ -64,6 +72,8 @@ class Step:
     used: tuple[int, ...] = ()
     late: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
+    code: str = ""
+    switches: tuple[Mapping[str, Any], ...] = ()
     messages: int = 0
     stale: int = 0
     duplicates: int = 0
@@ -109,6 +119,30 @@ def spent(
     here = [worker for worker in range(n) if worker not in lost]
     worked = sum(min(computed.get(worker, 0.0), wall) for worker in here) / max(len(here), 1)
     return {"wall": wall, "wait": wait, "idle": wall - worked if here else 0.0, "split": split}
+
+
+@lru_cache(maxsize=64)
+def _mean_work(code: Code) -> NDArray[np.float64]:
+    """(n,) units of work of a worker's tasks, in the mean; which of them a message tells of is not known where they are handed
+    out."""
+    tasks = np.bincount(code.tasks.worker, minlength=code.n)
+    return np.asarray(np.bincount(code.tasks.worker, code.tasks.work, code.n) / np.maximum(tasks, 1))
+
+
+def computed(messages: Iterable[Message], code: Code) -> NDArray[np.float64]:
+    """(n, 2) seconds of the tasks that workers told of, and their units of work.
+
+    An engine on a sampled clock knows arrivals only: all that a worker did by its last message took until then.
+    """
+    found = np.zeros((code.n, 2))
+    mean = _mean_work(code)
+    for message in messages:
+        if message.times:
+            lasted, tasks = sum(message.times[1::2]) - sum(message.times[::2]), len(message.times) // 2
+            found[message.worker] += lasted, tasks * mean[message.worker]
+        else:
+            found[message.worker] = np.maximum(found[message.worker], (message.time, code.ready()[message.index]))
+    return found
 
 
 def _computed(messages: Iterable[Message]) -> dict[int, float]:

@@ -87,6 +87,10 @@ class Dealt(Epochs):
     def k(self) -> int:
         return len(self.shares)
 
+    def deal_to(self, shares: NDArray[np.float64]) -> None:
+        """Deal the same batches to other partitions from now on."""
+        self.shares = tuple(np.asarray(shares).tolist())
+
     def batch_of(self, step: int) -> Rows:
         """The samples of a step."""
         begin, end = self._span(step)

@@ -235,6 +235,16 @@ def require_pieces(accumulate: Any, micro: Any, code: Code) -> None:
         )
 
 
+def require_dealt(scheme: Any, parts: Any, stop: Any) -> None:
+    """A run that changes its code deals every batch anew, and waits until the gradient is exact."""
+    if not isinstance(scheme, str) or scheme != "adaptive":
+        return
+    if parts is not None:
+        raise Invalid(f'scheme="adaptive" changes the partitions as it goes, but got parts={parts!r}. Leave parts out.')
+    if stop is not None:
+        raise Invalid(f'scheme="adaptive" waits until the gradient is exact, but got stop={stop!r}. Leave it out.')
+
+
 def require_no_parameters(loss_fn: Any, model: nn.Module) -> None:
     """Refuse a loss module that would have to be trained: workers compute gradients of the model's parameters only."""
     own = set(model.parameters())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from ..runtime.estimate import Estimate
 from ..runtime.gather import Scaling
 from ..runtime.states import Shortfall
 from ..runtime.terms import Transfer
+from ..scheme.code import Code
 from ..scheme.stop import Stop
 from .batches import Dealt, Placed
 from .blocks import aligned
@@ -27,6 +29,7 @@ from .checks import (
     joins,
     reads_ahead,
     reduction_of,
+    require_dealt,
     require_dense,
     require_forward,
     require_no_parameters,
@@ -44,7 +47,17 @@ from .parts import batches_of, partitions
 from .problem import Forward, How, TorchProblem, own_copy, roots, split_batch
 from .samplers import Sampled, taken_apart
 from .scheme import resolve
-from .start import engine_maker, first_layout, in_backward_order, require_carried, start_master, with_moved_buffers, with_sums
+from .start import (
+    adaptive_master,
+    engine_maker,
+    first_layout,
+    in_backward_order,
+    one_master,
+    require_carried,
+    start_master,
+    with_moved_buffers,
+    with_sums,
+)
 from .tree import Tree
 from .turns import LOSS, Turns, chosen, names_of, of_all, require_turns
 from .watch import Watch
@@ -57,8 +70,9 @@ class Coded:
     model: any module; its trainable parameters must all be float32 or float64. loss_fn(outputs, targets): one number, the
     mean or the sum over the samples, or (sum, denominator), and behind that a dictionary of sums for `info.metrics`, if any;
     None where forward gives the loss. dataset: a `TensorDataset`, a tuple of tensors, or anything with a length and items.
-    scheme: a code, an expression such as "fractional_repetition(8, s=1)", a plan, "none" (wait for all) or "auto": what
-    `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight.
+    scheme: a code, an expression such as "fractional_repetition(8, s=1)", a plan, "none" (wait for all), "auto": what
+    `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight; or "adaptive":
+    whichever is best by the run's own steps, and changed when the cluster changes, see `AdaptiveMaster`.
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
     batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. batches: a
     sampler or batch sampler of your own, see `Sampled`; a `DataLoader` in place of the dataset says all of that. accumulate: so
@@ -141,6 +155,7 @@ class Coded:
         if loader is not None:
             found_there = taken_apart(loader, {"batch_size": batch_size, "batches": batches, "collate": collate})
             dataset, batches, collate = found_there.values()
+        require_dealt(scheme, parts, stop)
         samples = length(dataset)
         size = sum(p.numel() for p in trainable(model).values())
         of_a_step = batch_size or getattr(loader, "batch_size", None) or samples
@@ -190,19 +205,29 @@ class Coded:
             require_carried(made(layout, how), carried)
         how = replace(how, ahead=reads_ahead(made(layout, how), read_ahead, check))
         how = replace(how, joins=all(joins(made(layout, how, turn), one_pass, check) for turn in turns))
-        self.problem = made(layout, replace(how, strict=True, still=statistics == "decode"))
-        self._watch = Watch(roots(model, loss_fn), {f"model.{name}" for name in layout.statistics})
+        self._made = partial(made, layout, replace(how, strict=True, still=statistics == "decode"))
+        self.take(self.code)
         self._tree, self._names = Tree(model), frozenset(layout.names)
-        self._rooms: dict[int, list[Tensor]] = {}
         self._factor, self._sums = 1.0, np.zeros(0)
         self._second: dict[Tensor, Tensor] = {}
         make = engine_maker(engine, dict(engine_options or {}), latency, seed)
         how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "transfer": transfer, "trace": trace}
-        self.master = start_master(self.code, self.problem, make, stop or planned, how_to_go_on)
+        starting = adaptive_master if scheme == "adaptive" else one_master
+        self.master = start_master(self, partial(starting, self, make, stop or planned, of_a_step, how_to_go_on))
         if trace is not None and not append:
-            Path(trace).unlink(
-                missing_ok=True
-            )  # now that workers are there: rounds of another run would be taken for this one's
+            # now that workers are there: rounds of another run would be taken for this one's
+            Path(trace).unlink(missing_ok=True)
+
+    def take(self, code: Code) -> TorchProblem:
+        """The problem for a code, with the model as it is now. Batches stay the same, and are dealt to its partitions."""
+        if code is not self.code:
+            self.code = code
+            cast(Dealt | Sampled, self.batches).deal_to(code.shares)
+        self.problem = self._made()
+        statistics = {f"model.{name}" for name in self.layout.statistics}
+        self._watch = Watch(roots(self.model, self.problem.loss_fn), statistics)
+        self._rooms: dict[int, list[Tensor]] = {}
+        return self.problem
 
     # A step
 

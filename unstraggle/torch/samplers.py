@@ -56,6 +56,10 @@ class Sampled:
     def k(self) -> int:
         return len(self.shares)
 
+    def deal_to(self, shares: Any) -> None:
+        """Deal the same batches to other partitions from now on."""
+        self.shares = tuple(np.asarray(shares).tolist())
+
     @property
     def steps(self) -> int:
         """Steps of an epoch."""

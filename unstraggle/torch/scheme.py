@@ -26,12 +26,12 @@ def resolve(scheme: Any, workers: int | None, latency: Any, dim: int, samples: f
     if isinstance(scheme, Code):
         return _checked(scheme, workers), None
     if not isinstance(scheme, str):
-        raise Invalid(f'scheme is a code, an expression, a plan, "auto" or "none", but got {scheme!r}.')
-    if scheme not in ("auto", "none"):
+        raise Invalid(f'scheme is a code, an expression, a plan, "auto", "adaptive" or "none", but got {scheme!r}.')
+    if scheme not in ("auto", "none", "adaptive"):
         return _checked(find_code(scheme), workers), None
     if workers is None:
         raise Invalid(f'scheme="{scheme}" needs workers=, the number of workers.')
-    if scheme == "none":
+    if scheme in ("none", "adaptive"):  # which begins by waiting for all
         return uncoded(workers), None
     return (by_rule(workers), None) if latency is None else _planned(workers, latency, dim, samples)
 

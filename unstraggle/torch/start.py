@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -23,25 +23,42 @@ from .samplers import Sampled
 from .scheme import clock
 from .stages import backward_order, joints
 
+if TYPE_CHECKING:
+    from ..adaptive.master import AdaptiveMaster
+    from .coded import Coded
+
 log = logging.getLogger("unstraggle")
+
+Make = Callable[[TorchProblem], Engine]
 
 ENGINES = {"local": "Local", "ray": "Ray", "mpi": "MPI"}
 
 
-def start_master(
-    code: Code, problem: TorchProblem, make: Callable[[TorchProblem], Engine], stop: Stop | None, options: dict[str, Any]
-) -> Master:
+def start_master(run: Coded, start: Callable[[], Master | AdaptiveMaster]) -> Master | AdaptiveMaster:
     """Start the workers; where something cannot be sent to them, say what."""
     try:
-        return Master(code, make(problem), stop, **options)
+        return start()
     except UnstraggleError:
         raise
     except Exception as error:
+        problem = run.problem
         parts = {"model": problem.model, "loss_fn": problem.loss_fn, "dataset": problem.data}
         why = unpicklable({**parts, "forward function": problem.how.forward})
         if why is None:
             raise
         raise Invalid(why) from error
+
+
+def one_master(run: Coded, make: Make, stop: Stop | None, samples: int, options: dict[str, Any]) -> Master:
+    """A master for the code of the run."""
+    return Master(run.code, make(run.problem), stop, **options)
+
+
+def adaptive_master(run: Coded, make: Make, stop: Stop | None, samples: int, options: dict[str, Any]) -> AdaptiveMaster:
+    """A master that changes the code of the run. samples: of a step."""
+    from ..adaptive.master import AdaptiveMaster
+
+    return AdaptiveMaster(run.code.n, lambda code: make(run.take(code)), samples=samples, **options)
 
 
 def first_layout(model: nn.Module, code: Code, statistics: str) -> Layout:
@@ -137,7 +154,7 @@ def in_backward_order(problem: TorchProblem, code: Code) -> tuple[Layout, set[st
     return replace(layout, names=tuple(order), sizes=sizes), unused, ends
 
 
-def engine_maker(engine: Any, options: dict[str, Any], latency: Any, seed: int) -> Callable[[TorchProblem], Engine]:
+def engine_maker(engine: Any, options: dict[str, Any], latency: Any, seed: int) -> Make:
     """How to make the engine."""
     if callable(engine):
         return engine  # type: ignore[no-any-return]

@@ -33,8 +33,9 @@ class Trace:
 
     start, end: of the computation of a task. arrival: when the message that a worker sent after the task reached the master;
     never if there was none. bytes: size of that message. arrival and bytes of a round are NaN where they were not recorded.
-    work: (workers, tasks) units of work, where a unit is the gradient of 1/n of the data. numbers: (rounds,) what the rounds
-    were called. meta: whatever else is worth keeping, as JSON.
+    work: (workers, tasks) units of work, where a unit is the gradient of 1/n of the data; (rounds, workers, tasks) where the
+    run changed its code as it went, and then meta["switches"] says when and why. numbers: (rounds,) what the rounds were
+    called. meta: whatever else is worth keeping, as JSON.
     """
 
     start: Times
@@ -61,7 +62,7 @@ class Trace:
         optional = {"arrival": arrival, "bytes": bytes}
         given = {"start": start, "end": end} | {k: np.nan if v is None else v for k, v in optional.items()}
         arrays = {name: _array(name, values, ends.shape) for name, values in given.items()}
-        arrays["work"] = _array("work", work, ends.shape[1:])
+        arrays["work"] = _array("work", work, ends.shape if np.ndim(work) == 3 else ends.shape[1:])
         arrays["numbers"] = _array("numbers", np.arange(len(ends)) if numbers is None else numbers, ends.shape[:1], np.int64)
         for name, array in arrays.items():
             array.flags.writeable = False
@@ -74,8 +75,12 @@ class Trace:
 
     def __getitem__(self, rounds: slice) -> Trace:
         """Some of the rounds, such as trace[:100]."""
-        arrival, bytes = self.arrival[rounds], self.bytes[rounds]
-        return Trace(self.start[rounds], self.end[rounds], arrival, bytes, self.work, self.numbers[rounds], self.meta)
+        arrays = (self.start[rounds], self.end[rounds], self.arrival[rounds], self.bytes[rounds])
+        return Trace(*arrays, self.work_of(rounds), self.numbers[rounds], self.meta)
+
+    def work_of(self, rounds: Any) -> Times:
+        """The work of some of the rounds: that of all, unless it changes."""
+        return self.work[rounds] if self.work.ndim == 3 else self.work
 
     @property
     def n(self) -> int:
@@ -184,7 +189,7 @@ def append(path: str | os.PathLike[str], rounds: Trace | Mapping[str, Any]) -> N
         return
     json_lines.require_same(path, there, rounds)
     with path.open("ab") as file:
-        file.write("".join(json_lines.rounds(rounds)).encode())
+        file.write("".join(json_lines.rounds(rounds, there.work)).encode())
 
 
 def _array(name: str, values: ArrayLike, shape: tuple[int, ...], dtype: Any = float) -> NDArray[Any]:

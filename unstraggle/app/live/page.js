@@ -33,6 +33,8 @@ function drawNumbers() {
   const last = state.records[state.records.length - 1];
   if (!last) return;
   const steps = state.totals.steps, known = state.records.filter((r) => r.loss !== null);
+  at("code").textContent = last.code ? last.code.split("(")[0] : "-";
+  at("code").title = last.code;
   at("step").textContent = last.step;
   at("loss").textContent = known.length ? number(known[known.length - 1].loss) : "-";
   at("exact").textContent = `${number((100 * state.totals.exact) / steps)} %`;

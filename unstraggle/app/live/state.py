@@ -6,6 +6,7 @@ import threading
 from collections import Counter, deque
 from typing import Any
 
+from ...adaptive.switch import Switch
 from ...runtime.step import Step, record
 
 STEPS, EVENTS = 400, 200
@@ -59,6 +60,8 @@ class State:
             yield _event(step, "lost", f"worker {worker} is lost")
         for worker in sorted(self.gone - lost):
             yield _event(step, "back", f"worker {worker} is back")
+        for switch in step.switches:
+            yield _event(step, "switch", str(Switch.of(switch)))
         if step.skipped:
             yield _event(step, "skipped", "no gradient could be had: the step was skipped")
         elif not step.finite:

@@ -3,7 +3,7 @@
 from .figures import runtimes, time_against_load, time_and_load
 from .plans import allocation, block_sizes, candidates, front, redundancy_curve
 from .rounds import completion_times, fitted_distributions
-from .runs import lateness, time_split, timeline
+from .runs import lateness, schemes, time_split, timeline
 from .style import BLUE, COLOURS, GREY, ORANGE, _clean, _figure
 from .tables import bits, code_matrix
 from .training import loss, training
@@ -27,6 +27,7 @@ __all__ = [
     "loss",
     "redundancy_curve",
     "runtimes",
+    "schemes",
     "time_against_load",
     "time_and_load",
     "time_split",

@@ -47,6 +47,24 @@ def lateness(trace: Trace) -> Figure:
     return figure
 
 
+def schemes(steps: Sequence[Mapping[str, Any]], clock: str = "wall") -> Figure:
+    """Time of every step, by the code that it ran with: the records of a run that changes its code as it goes."""
+    figure = _figure(8.6, 3.0)
+    axes = figure.subplots()
+    seconds = np.array([np.nan if step.get(clock) is None else float(step[clock]) for step in steps])
+    codes = np.array([str(step["code"]) for step in steps])
+    for number, code in enumerate(dict.fromkeys(codes.tolist())):
+        at = np.flatnonzero(codes == code)
+        colour = COLOURS[number % len(COLOURS)]
+        axes.plot(at, seconds[at], ".", color=colour, markersize=4, label=_short(code, 44))
+    for change in np.flatnonzero(codes[1:] != codes[:-1]) + 1:
+        axes.axvline(change - 0.5, color=GREY, linewidth=0.8)
+    axes.set(xlabel="step", ylabel="wall-clock (s)" if clock == "wall" else "wait (s)", ylim=(0, None))
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8, ncols=2)
+    _clean(axes)
+    return figure
+
+
 def timeline(trace: Trace, round: int = 0) -> Figure:
     """One round, a bar per worker: computing, sending, and those that were late. round: its place in the trace."""
     if not -len(trace) <= round < len(trace):

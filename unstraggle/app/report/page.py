@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import __version__
+from ...adaptive.switch import Switch
 from ...diagnosis import diagnose, percent
 from ...diagnosis.remedies import named
 from .. import plots
@@ -30,6 +31,7 @@ SPLIT = (
     "Along the message that ended the round: its worker computes, it travels, and slack is the rest of the wait; then the "
     "master decodes. Outside: the optimiser and all else between two rounds."
 )
+SWITCHES = ("step", "scheme", "before", "why", "predicted to save", "measured", "s a round", "s to plan, to change")
 MOST_ROWS = 24
 """Workers in the table at most."""
 
@@ -130,6 +132,8 @@ def _pictures(run: Run) -> Iterator[tuple[str, str, Figure, str]]:
         yield "loss", "Loss", plots.loss({run.code: run.steps}), ""
     if len(run.rounds) > 1:
         yield "times", TIMES[run.clock], plots.completion_times([run.rounds], of=OF[run.clock]), ""
+    if run.switches and run.steps and all(step.get("code") for step in run.steps):
+        yield "schemes", "Which scheme ran when", plots.schemes(run.steps, run.clock), ""
     if run.trace is not None:
         yield "lateness", "Who was late, and when", plots.lateness(run.trace), ""
         place = _typical(run)
@@ -153,6 +157,9 @@ def _typical(run: Run) -> int:
 
 
 def _tables(run: Run, found: Diagnosis | None) -> Iterator[str]:
+    if run.switches:
+        note = "Each change of code during the run, and below it what it then saved of the wait for a round."
+        yield html.section("switches", "Changes of scheme", html.table(SWITCHES, map(_switch, run.switches)), note)
     rows = workers.rows(run)
     if rows:
         shown = [
@@ -169,8 +176,13 @@ def _tables(run: Run, found: Diagnosis | None) -> Iterator[str]:
         yield html.section("options", "What would help", html.table(("what", "saved", "95 % interval"), cells), note)
 
 
+def _switch(one: Switch) -> tuple[str, ...]:
+    seconds, took = f"{one.before:.3g} -> {one.seconds:.3g}", f"{one.planning:.2g}, {one.switching:.2g}"
+    return str(one.step), one.code, one.was, one.why, _percent(one.predicted), _percent(one.measured), seconds, took
+
+
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
+    return "-" if share is None or np.isnan(share) else f"{100 * share:.1f} %"
 
 
 def _repeat(run: Run) -> str:

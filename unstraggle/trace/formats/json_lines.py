@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "unstraggle-trace", 1
 RESERVED = ("format", "version", "workers", "work")
+SWITCHES = "switches"
+"""In meta: changes of code during a run. In a file they stand with the rounds before which they were made."""
 COLUMNS = ("start", "end", "arrival", "bytes")
 DIGITS = 9
 """Significant digits of the times in a file."""
@@ -44,15 +46,22 @@ def header(workers: int, work: Times, meta: Mapping[str, Any]) -> str:
     """The first line of a file."""
     if taken := [name for name in RESERVED if name in meta]:
         raise Invalid(f"{', '.join(RESERVED)} have a meaning in a trace, but meta has {taken[0]!r}. Use another name.")
-    known = {"format": FORMAT, "version": VERSION, "workers": workers, "work": _compact(work)}
+    first = work[0] if work.ndim == 3 else work
+    known = {"format": FORMAT, "version": VERSION, "workers": workers, "work": _compact(first)}
     try:
-        return json.dumps(known | dict(meta), allow_nan=False) + "\n"
+        mine = {name: value for name, value in meta.items() if name != SWITCHES}
+        return json.dumps(known | mine, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
         raise Invalid(f"The meta of a trace must be plain JSON values, but {error}. Convert it before writing.") from None
 
 
-def rounds(trace: Trace) -> Iterator[str]:
-    """One line per round. Starts are left out where tasks follow one another without a gap, and so is what was not recorded."""
+def rounds(trace: Trace, said: Any = None) -> Iterator[str]:
+    """One line per round. Starts are left out where tasks follow one another without a gap, and so is what was not recorded.
+
+    said: the work that the header says, by default that of the first round; a round of other work says its own.
+    """
+    works = np.broadcast_to(trace.work, trace.end.shape)
+    said = _compact(works[0]) if said is None else said
     for r, number in enumerate(trace.numbers.tolist()):
         start, end = _rounded(trace.start[r]), _rounded(trace.end[r])
         line: dict[str, Any] = {"round": number}
@@ -63,6 +72,10 @@ def rounds(trace: Trace) -> Iterator[str]:
             line["arrival"] = _plain(_rounded(trace.arrival[r]))
         if not np.isnan(trace.bytes[r]).any():
             line["bytes"] = _compact(trace.bytes[r])
+        if (own := _compact(works[r])) != said:
+            line["work"] = own
+        if mine := [switch for switch in trace.meta.get(SWITCHES, ()) if switch.get("round") == number]:
+            line[SWITCHES] = mine
         yield json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n"
 
 
@@ -139,7 +152,8 @@ def parse_header(line: bytes, path: Path) -> Header:
     workers = data.get("workers")
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise Invalid(f'The header of a trace needs "workers", a whole number >= 1, but {path} has {workers!r}.')
-    return Header(workers, data.get("work", 1.0), {key: value for key, value in data.items() if key not in RESERVED})
+    known = (*RESERVED, SWITCHES)
+    return Header(workers, data.get("work", 1.0), {key: value for key, value in data.items() if key not in known})
 
 
 def _parse(line: bytes, where: str) -> dict[str, Any] | None:
@@ -175,7 +189,12 @@ def columns(data: Mapping[str, Any], workers: int, where: str) -> dict[str, Any]
     end = _table("end", data["end"], None, where)
     start = _table("start", data["start"], end.shape, where) if "start" in data else back_to_back(end)
     more = {name: _table(name, data[name], end.shape, where) for name in ("arrival", "bytes") if name in data}
-    return {"start": start, "end": end, **more, "round": data.get("round")}
+    if "work" in data:
+        more["work"] = np.where(np.isfinite(given := _table("work", data["work"], end.shape, where)), given, 1.0)
+    switches = data.get(SWITCHES, [])
+    if not isinstance(switches, list) or not all(isinstance(one, dict) for one in switches):
+        raise Invalid(f'{where}: "{SWITCHES}" is a list of objects, one for each change of code, but got {str(switches)[:60]}.')
+    return {"start": start, "end": end, **more, "round": data.get("round"), SWITCHES: switches}
 
 
 def _table(name: str, value: Any, shape: tuple[int, ...] | None, where: str) -> Times:
@@ -201,7 +220,17 @@ def assemble(first: Header, found: list[dict[str, Any]]) -> dict[str, Any]:
     missing = np.full((first.workers, tasks), np.nan)
     stacked = {name: np.stack([_wide(one[name], tasks) if name in one else missing for one in found]) for name in COLUMNS}
     numbers = [place if one["round"] is None else one["round"] for place, one in enumerate(found)]
-    return {**stacked, "work": first.work, "numbers": numbers, "meta": first.meta}
+    switches = [switch for one in found for switch in one[SWITCHES]]
+    meta = first.meta | ({SWITCHES: switches} if switches else {})
+    return {**stacked, "work": _works(first.work, found, tasks), "numbers": numbers, "meta": meta}
+
+
+def _works(first: Any, found: list[dict[str, Any]], tasks: int) -> Any:
+    """What the header says, or (rounds, workers, tasks) where rounds say their own; what never happened has one unit."""
+    if not any("work" in one for one in found):
+        return first
+    given = [one["work"] if "work" in one else np.broadcast_to(first, one["end"].shape) for one in found]
+    return np.stack([np.pad(work, ((0, 0), (0, tasks - work.shape[1])), constant_values=1.0) for work in given])
 
 
 def single(data: Mapping[str, Any], there: Header | None, where: str) -> dict[str, Any]:
@@ -216,9 +245,9 @@ def _wide(table: Times, tasks: int) -> Times:
 
 
 def require_same(path: Path, there: Header, trace: Trace) -> None:
-    """Rounds that go into a file must have its workers and its work."""
+    """Rounds that go into a file must have its workers and its work, unless they are of a run that changes its code."""
     work = _compact(trace.work)
-    if trace.n != there.workers or work != there.work:
+    if trace.n != there.workers or (work != there.work and SWITCHES not in trace.meta):
         raise Invalid(
             f"The rounds of a trace share workers and work, but {path} has workers={there.workers}, work={there.work} and "
             f"the new rounds have workers={trace.n}, work={work}. Use a new file for them."
