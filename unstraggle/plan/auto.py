@@ -31,7 +31,7 @@ from .by_part import ByPart, cells
 from .by_speed import speed_plans
 from .cause import Cause, cause
 from .doubts import doubts
-from .handed import about_handed, handed_plans
+from .handed import about_handed, finest, handed_plans
 from .links import Links, told
 from .orders import orders
 from .redundancy import redundancy
@@ -47,7 +47,7 @@ WORTH = 0.05
 class Setting:
     """Models to choose on and to score on, how many rounds of each, and whether tasks are carried over from round to round.
 
-    design: without the network, for planners that know of none.
+    design: without the network, for planners that know of none. pieces: the most into which a share is cut.
     """
 
     n: int
@@ -57,6 +57,7 @@ class Setting:
     seen_rounds: int
     held_rounds: int
     carry: bool
+    pieces: int
 
 
 @door
@@ -151,7 +152,7 @@ def _setting(
     source: Any, trace: Trace | None, n: int, why: Cause | None, rounds: int, carry: bool, network: Callable[[Any], Any]
 ) -> Setting:
     if trace is None:
-        return Setting(n, source, network(source), network(source), rounds, rounds, carry)
+        return Setting(n, source, network(source), network(source), rounds, rounds, carry, finest(None))
     seconds, cost = without_fixed_cost(trace)
     if len(seconds) < LEAST_ROUNDS:
         raise Invalid(
@@ -164,7 +165,7 @@ def _setting(
         seen, held = ByPart(data[:half]), ByPart(data[half:])
     if cost:
         design, seen, held = (FixedCost(model, cost) for model in (design, seen, held))
-    return Setting(n, design, network(seen), network(held), half, len(seconds) - half, carry)
+    return Setting(n, design, network(seen), network(held), half, len(seconds) - half, carry, finest(trace))
 
 
 def _links(
@@ -231,7 +232,7 @@ def _multi_message(setting: Setting, n: int, max_load: int, dim: int | None, rng
 
 def _handed(setting: Setting, n: int, max_load: int, dim: int | None, rng: Seed) -> Iterator[Planned]:
     model, rounds = setting.seen, setting.seen_rounds
-    yield from _exact(lambda: handed_plans(model, n, max_load, rounds, rng, setting.carry))
+    yield from _exact(lambda: handed_plans(model, n, max_load, rounds, rng, setting.carry, setting.pieces))
 
 
 def _exact(planner: Callable[[], Iterable[Plan]]) -> Iterator[Planned]:
@@ -287,7 +288,7 @@ def _advice(
         return Advice(why_not, tuple(_reasons(trace, why)), None, (), why, trace is not None)
     reasons = [*_reasons(trace, why), *_outcome(best, wait, worth)]
     reasons += _about_blocks(candidates, best)
-    reasons += about_handed(candidates, best, setting.seen, setting.n, trace is not None)
+    reasons += about_handed(candidates, best, setting.seen, setting.n, trace)
     if helps and not np.isfinite(wait.time):
         verdict = f"Use {best.name}: waiting for all never ends, for workers finish nothing in some rounds."
     elif helps:

@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 
 from ..codes import sums_on_request, uncoded, work_conserving
-from ..latency import FixedCost
+from ..latency import FixedCost, fixed_cost
 from ..randomness import Seed, generator
 from ..scheme.arrivals import computing, task_seconds, way_of
 from ..scheme.code import Code
 from ..scheme.stop import Recovered
 from ..study.simulation import simulate
+from ..trace import Trace
 from .advice import Candidate
 from .base import Plan
 
 PIECES = (1, 2, 4, 8, 16)
 """Into how many a share is cut, as far as it is tried."""
+
+UNTOLD = 4
+"""The most of them where nobody knows what a task costs however small it is: no trace of whole shares shows that."""
 
 TRIAL = 400
 """Rounds on which pieces and shares are chosen; what is chosen is scored on all."""
@@ -31,17 +35,18 @@ DEAR = 0.1
 """A cost of a piece that is more than this share of its work is named."""
 
 
-def handed_plans(model: Any, n: int, max_load: int, rounds: int, rng: Seed, carry: bool) -> Iterator[Plan]:
+def handed_plans(model: Any, n: int, max_load: int, rounds: int, rng: Seed, carry: bool, most: int) -> Iterator[Plan]:
     """Two that conserve work, about the best on few rounds with few pieces and the best of the others; the first without
     helpers; and the best with a fixed order.
 
-    model: with the network around it, so that words and sums count. Pieces are given ahead where words take time.
+    model: with the network around it, so that words and sums count. Pieces are given ahead where words take time. most: pieces
+    of a share.
     """
     reserves = (0, 1) if way_of(model, uncoded(n)).word else (0,)
-    loads = range(2, min(max_load, n) + 1)
+    loads, cuts = range(2, min(max_load, n) + 1), [pieces for pieces in PIECES if pieces <= most]
     mean = partial(mean_time, model, rounds=min(rounds, TRIAL), rng=rng, carry=carry)
     options: list[dict[str, Any]] = [
-        {"load": load, "pieces": pieces, "reserve": ahead} for load in loads for pieces in PIECES for ahead in reserves
+        {"load": load, "pieces": pieces, "reserve": ahead} for load in loads for pieces in cuts for ahead in reserves
     ]
     if not options:
         return
@@ -55,6 +60,18 @@ def handed_plans(model: Any, n: int, max_load: int, rounds: int, rng: Seed, carr
     yield plan_of(min((sums_on_request(n, **one) for one in orders), key=mean))
 
 
+def finest(trace: Trace | None) -> int:
+    """Into how many pieces a share may be cut: as many as are tried where the cost of a task is known, or was given as a model.
+
+    >>> from unstraggle.trace import from_seconds
+    >>> [finest(from_seconds(np.ones((30, 4, tasks)), work=1 / tasks)) for tasks in (1, 8)]
+    [4, 8]
+    """
+    if trace is None or fixed_cost(trace).why is None:
+        return PIECES[-1]
+    return max(UNTOLD, int(trace.end.shape[2]))  # tasks as small as those that were recorded took their time with their cost
+
+
 def mean_time(model: Any, code: Code, rounds: int, rng: Seed, carry: bool) -> float:
     """Seconds of a round, simulated."""
     seed = generator(rng if rng is None or isinstance(rng, int) else 0)
@@ -66,7 +83,7 @@ def plan_of(code: Code) -> Plan:
     return Plan(code.name, lambda: code, np.nan, (np.nan, np.nan), Recovered())
 
 
-def about_handed(candidates: list[Candidate], chosen: Candidate, model: Any, n: int, recorded: bool) -> Iterator[str]:
+def about_handed(candidates: list[Candidate], chosen: Candidate, model: Any, n: int, trace: Trace | None) -> Iterator[str]:
     """Why work-conserving rounds are best here, or what makes them dear."""
     conserving = [one for one in candidates if one.name.startswith("work_conserving")]
     helped = min((one for one in conserving if "helpers=False" not in one.name), key=lambda one: one.seen, default=None)
@@ -77,8 +94,11 @@ def about_handed(candidates: list[Candidate], chosen: Candidate, model: Any, n: 
         fixed = min(rivals, key=lambda one: one.time, default=None)
         static = f"; the best fixed scheme, {fixed.name}, saves {_percent(fixed)}" if fixed else ""
         yield f"pieces go to whoever is free, and nothing is computed twice while there is something fresh{static}"
-        if recorded and not isinstance(computing(model), FixedCost):
-            yield "what a task costs however small it is, this trace does not tell; it counts as nothing: measure it (--uneven)"
+        if trace is not None and fixed_cost(trace).why is not None:
+            yield (
+                "what a task costs however small it is, this trace does not tell; it counts as nothing, and shares are cut "
+                f"into {finest(trace)} at most: measure it (--uneven)"
+            )
     else:
         yield f"handing out pieces, {helped.name}, saves {_percent(helped)}"
     yield from _costs(helped, model, n)

@@ -159,21 +159,21 @@ def notes(model: Any, code: Code, rounds: int, rng: np.random.Generator) -> Time
     """(rounds, M) times at which notes that messages are ready are with the master (`transfer="pull"`)."""
     if isinstance(model, Connects):
         return notes(model.base, code, rounds, rng) + 2 * model.way(code).word
-    return checked(require_no_way(model).sample(code, rounds, rng), model)
+    return checked(require_no_way(model, code).sample(code, rounds, rng), model)
 
 
 def noted(model: Any, code: Code, ready: Times) -> Times:
     """The same of messages that are ready at these times (rounds, M)."""
     if isinstance(model, Connects):
         return noted(model.base, code, ready) + 2 * model.way(code).word
-    require_no_way(model)
+    require_no_way(model, code)
     return ready
 
 
-def require_no_way(model: Any) -> Any:
+def require_no_way(model: Any, code: Code) -> Any:
     """Refuse a network of one's own that does not tell the way of a note from that of a message."""
-    kind: Any = type(model)
-    if _delivers(kind):
+    ready: Times = np.zeros((1, len(code.messages)))
+    if delivered(model, code, ready) is not ready:  # models around one without a network hand on what they are given
         raise Invalid(
             f'transfer="pull" needs to know what a note costs, and what a message, but {model} only knows the latter. Use '
             'latency.Network, or transfer="push".'
