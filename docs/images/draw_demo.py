@@ -16,7 +16,10 @@ QUIET = 1.2
 def table(about):
     """The rows of the demo in Markdown, with how they were measured."""
     lines = [HEAD, "|---|---|---|---|---|---|---|", *map(line, about["rows"]), ""]
-    return "\n".join([*lines, f"Measured on {about['cores']} cores; ± is the 95 % interval over {about['repeats']} runs.", ""])
+    measured = f"Measured on {about['cores']} cores; ± is the 95 % interval over {about['repeats']} runs."
+    if about["most_stretch"] > QUIET:
+        measured += f" With one scheme tasks took {about['most_stretch']:.1f} times as long as they were made to: cores are few."
+    return "\n".join([*lines, measured, ""])
 
 
 def line(row):

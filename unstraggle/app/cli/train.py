@@ -98,7 +98,8 @@ def train(
         _keep_what_there_is(out, about, comparison, runs)
         raise Explained(end.code if isinstance(end, SystemExit) else 130) from end
     about |= _results(comparison, runs, about.pop("found", None)) | {"took": time.perf_counter() - began}
-    about["stretch"] = max(machines.stretch(read_trace(out / run.entry.folder)) for run in runs) if out else None
+    stretches = [machines.stretch(read_trace(out / run.entry.folder)) for run in runs] if out else []
+    about |= {"stretch": stretches[0] if out else None, "most_stretch": max(stretches, default=None)}
     if out:
         _save(out, about, runs)
     if as_json:

@@ -31,13 +31,20 @@ def announce(about: dict[str, Any], quiet: bool) -> dict[str, Any]:
 def print_results(about: dict[str, Any], out: Path | None) -> None:
     """The table, and what it says."""
     console().print(_table(about))
-    if about["stretch"] is not None and about["stretch"] > STRETCHED:
-        longer = f"tasks took {about['stretch']:.1f} times as long as they were made to"
-        _say(f"The machine was busy: {longer}. Run it again on a quiet one before you believe these times.")
+    _say_how_real_it_was(about["stretch"], about["most_stretch"])
     for line in about.get("conclusion", {}).get("lines", []):
         _say(line)
     if out:
         print(f"Written to {out}: loss.png, summary.json, and a folder for each scheme. Took {about['took']:.0f} s.")
+
+
+def _say_how_real_it_was(waiting: float | None, most: float | None) -> None:
+    """waiting, most: how many times as long as it was made to a task took, where all wait for whole shares, and at most."""
+    if waiting is not None and waiting > STRETCHED:
+        longer = f"tasks took {waiting:.1f} times as long as they were made to"
+        _say(f"The machine was busy: {longer}. Run it again on a quiet one before you believe these times.")
+    elif most is not None and most > STRETCHED:
+        _say(f"With one scheme tasks took {most:.1f} times as long as they were made to: these cores are too few to play it.")
 
 
 def _say(line: str) -> None:
