@@ -18,7 +18,8 @@ def table(about):
     lines = [HEAD, "|---|---|---|---|---|---|---|", *map(line, about["rows"]), ""]
     measured = f"Measured on {about['cores']} cores; ± is the 95 % interval over {about['repeats']} runs."
     if about["most_stretch"] > QUIET:
-        measured += f" With one scheme tasks took {about['most_stretch']:.1f} times as long as they were made to: cores are few."
+        longer = f"{about['most_stretch']:.1f} times as long as they were made to"
+        measured += f" With one scheme tasks took {longer}: cores are few."
     return "\n".join([*lines, measured, ""])
 
 
