@@ -7,7 +7,7 @@ from unstraggle import Invalid, Master, WorkerFailed, codes
 from unstraggle.engines import Abandoned, Local, Tell, Virtual
 from unstraggle.latency import Exponential
 from unstraggle.runtime.serve import Job, run, share_of
-from unstraggle.runtime.shift import Shift
+from unstraggle.runtime.shift import Shift, Shifts
 
 from ..problems import Adds, Gives
 
@@ -84,3 +84,22 @@ def test_a_shift_that_stops_inside_a_task_is_free():
         shift.hear(Tell(0, 0, task=task))
     shift.work(lambda: bool(over) or (len(said) == 1 and over.append(1)))
     assert said == [(task, 0) for task in share.program.handed] and shift.next == -1
+
+
+@pytest.mark.parametrize("how", ["over before it began", "told when it had left", "never taken up"])
+def test_a_task_that_was_never_begun_is_said_to_be_done(how):
+    """The master held its worker for busy ever after, and waited for ever where nobody else could do its part."""
+    code, said = codes.work_conserving(2, load=2, pieces=1), []
+    share, shifts = share_of(Looks(code.k), code, 0), Shifts()
+    jobs = [Job(number, number, np.zeros(8), 0.0) for number in (0, 1)]
+    shift, following = (Shift(share, job, lambda *done: said.append(done), lambda *sent: pytest.fail("sent")) for job in jobs)
+    task = share.program.handed[0]
+    shifts.put(shift)
+    if how == "told when it had left":
+        shifts.take().work(lambda: True)
+    shifts.hear(Tell(0, 0, task=task))
+    if how == "over before it began":
+        shifts.take().work(lambda: True)
+    shifts.put(following)
+    assert said == [(task, 0)]
+    assert shifts.take() is following and following.next == -1

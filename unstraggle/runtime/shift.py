@@ -35,7 +35,7 @@ class Shift:
         self.job, self._share, self._say, self._send = job, share, say, send
         self._place = {row: at for at, row in enumerate(share.program.handed)}
         self._lock = threading.Condition()
-        self._over = False
+        self._over = self._left = False
         self._forget(0)
 
     def _forget(self, epoch: int) -> None:
@@ -58,7 +58,9 @@ class Shift:
                 self._forget(word.epoch)
             if word.done >= 0:
                 self._judge(word.done, word.counts)
-            if word.task >= 0:
+            if word.task >= 0 and self._left:
+                self._say(word.task, word.epoch)
+            elif word.task >= 0:
                 self._todo.append(word.task)
             if word.ticket:
                 self._answer(word)
@@ -69,6 +71,16 @@ class Shift:
         with self._lock:
             self._over = True
             self._lock.notify_all()
+
+    def leave(self) -> None:
+        """Nothing more is done here. The master thinks that the worker is at what it was told last, and gives it nothing in
+        later rounds before it hears that this is done: so what was never begun, or comes from now on, is said to be.
+        """
+        with self._lock:
+            self._left = True
+            if self._todo:
+                self._say(self._todo[0], self._epoch)
+                self._todo.clear()
 
     def _judge(self, task: int, counts: bool) -> None:
         result = self._waiting.pop(task, None)
@@ -106,7 +118,8 @@ class Shift:
             elif idle is not None:
                 idle()
             elif not self._rest():
-                return
+                break
+        self.leave()
 
     def begin(self) -> None:
         """Let the problem hear what came with the order."""
@@ -177,6 +190,8 @@ class Shifts:
         with self._news:
             if self._newest is not None:
                 self._newest.end()
+                if self._fresh:  # nobody has taken it up
+                    self._newest.leave()
             self._newest, self._fresh, self._closed = shift, True, shift is None
             early, self._early = self._early, []
             self._news.notify_all()
