@@ -6,7 +6,10 @@ import os
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")  # no bound on wall-clock time, and the same examples in every run
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is imported: threads that wait for one another spin
 
 TOGETHER = ("test_install", "test_engine_mpi", "test_engine_ray", "test_plan_orders")
