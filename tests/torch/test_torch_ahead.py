@@ -75,7 +75,7 @@ def test_what_is_waited_for_is_read_first_and_what_is_over_is_not_read():
     until(lambda: ahead._desk.asked[0, 0, 0][1].running())
     for step, row in ((1, 1), (6, 6), (7, 7)):
         ahead.ask((step, 0, 0), np.array([row]))
-    threading.Timer(0.0, go.set).start()
+    threading.Thread(target=lambda: (until(lambda: ahead._desk.urgent is not None), go.set())).start()
     ahead.take((6, 1, 0), np.array([9]))  # rounds were skipped
     assert read[:2] == [[0], [9]]
     ahead.take((7, 0, 0), np.array([7]))
