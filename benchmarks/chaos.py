@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,8 @@ def soak(engine: str, rounds: int = ROUNDS) -> dict[str, Any]:
         found = run(engine, total["processes"])
         total.update({"processes": 1, "failed": 0} | found)
         print(f"{engine}: {dict(total)}", flush=True)
-    return {"rounds": total.pop("rounds"), "seconds": round(time.monotonic() - began), **dict(sorted(total.items()))}
+    about = {"date": date.today().isoformat(), "rounds": total.pop("rounds"), "seconds": round(time.monotonic() - began)}
+    return about | dict(sorted(total.items()))
 
 
 def main() -> None:
