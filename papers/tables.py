@@ -190,6 +190,15 @@ def logistic(_: str = "") -> str:
     return markdown(cells)
 
 
+def missed(_: str = "") -> str:
+    """Deadlines that paper C's workers miss where steps follow one another."""
+    cells = [["deadlines missed", "free workers, as in the paper", "carry-over"]]
+    for row in rows_of("cagc-carry"):
+        shares = [f"{100 * row[key]:.1f} ± {100 * row[f'{key}_half']:.1f} %" for key in ("free", "carry-over")]
+        cells.append([f"n = {row['n']}, psi from 0.01 to {row['psi up to']:g}", *shares])
+    return markdown(cells)
+
+
 def claims(_: str = "") -> str:
     """What holds of paper B's sentences."""
     return markdown(
@@ -209,6 +218,7 @@ TABLES: dict[str, Callable[[str], str]] = {
     "detections": detections,
     "errors": errors,
     "logistic": logistic,
+    "missed": missed,
 }
 
 

@@ -25,7 +25,8 @@ def table(about):
 
 def line(row):
     reached = "{:.1f} ± {:.1f}".format(*row["to_target"]) if row["to_target"] else "not in 40 steps"
-    faster = f"{row['speedup']:.1f} x" if row["speedup"] else ""
+    faster = "{:.1f} ± {:.1f} x".format(*row["speedup"]) if row["speedup"] else ""
+    faster = "1.0 x" if row["scheme"] == "wait for all" else faster
     name = f"as advised: `{row['code']}`" if row["scheme"] == "as advised" else row["scheme"]
     cells = [name, f"{1e3 * row['wall'][0]:.0f}", reached, faster, "{:.3f} ± {:.3f}".format(*row["loss"])]
     cells += [f"{100 * row['exact']:.3g} %", f"{row['megabytes']:.2f}"]

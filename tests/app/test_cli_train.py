@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from unstraggle import trace
+from unstraggle.app.cli.train_words import print_results
 
 from ..commands import run, run_process
 from ..pictures import is_a_picture
@@ -20,6 +21,10 @@ def test_train_compares_schemes_on_the_same_stragglers(tmp_path):
     losses = [rows[name]["loss"][0] for name in ("wait for all", "repetition", "multi-message")]
     np.testing.assert_allclose(losses, losses[0], rtol=1e-4)  # exact schemes take the same steps
     assert [row["exact"] for row in rows.values()] == [1.0, 0.0, 1.0, 1.0]
+    assert rows["wait for all"]["speedup"] == [1.0, 0.0] and rows["ignore the slowest"]["speedup"] != [1.0, 0.0]
+    for row in (rows["repetition"], rows["multi-message"]):
+        assert row["speedup"][0] == pytest.approx(rows["wait for all"]["to_target"][0] / row["to_target"][0])
+        assert row["speedup"][1] > 0, "a speed-up has an interval"
     assert is_a_picture(tmp_path / "loss.png")
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["command"][:2] == ["unstraggle", "train"] and config["options"]["slow"] == 1
@@ -28,6 +33,17 @@ def test_train_compares_schemes_on_the_same_stragglers(tmp_path):
         assert len(steps) == 8 and all(step["wall"] >= step["wait"] > 0 for step in steps) and steps[-1]["loss"] > 0
         assert all(sum(step["split"].values()) == pytest.approx(step["wall"]) for step in steps)
         assert len(trace.read(tmp_path / folder / "trace.jsonl")) == 9
+
+
+def test_the_table_has_intervals_and_fits(capsys):
+    row = {"scheme": "a", "to_target": (11.4, 1.4), "speedup": (2.8, 0.3), "loss": (0.085, 0.011), "wall": (0.312, 0.0)}
+    row |= {"exact": 1.0, "megabytes": 0.32}
+    about = {"task": "digits", "workers": 8, "steps": 40, "slow": 1, "changing": True, "factor": 10, "repeats": 4}
+    about |= {"rows": [row, row | {"speedup": None, "to_target": None}], "target": 0.1, "stretch": None, "most_stretch": None}
+    print_results(about, None)
+    table = capsys.readouterr().out
+    assert "11.4 ± 1.4" in table and "2.8 ± 0.3 x" in table and "never" in table
+    assert max(map(len, table.splitlines())) <= 80
 
 
 @pytest.mark.slow

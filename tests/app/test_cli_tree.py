@@ -11,6 +11,7 @@ from unstraggle import __version__
 from unstraggle.app.cli import app
 
 from ..commands import run, run_process
+from ..folding import folded
 
 PAGE = Path(__file__).parents[2] / "docs/cli.md"
 EXAMPLE = re.compile(r"Example: unstraggle ")
@@ -54,6 +55,17 @@ def test_shared_options_are_the_same_everywhere(path):
     assert {"--json", "--out", "-o"} <= options
     assert "--seed" in options or path[0] in ("report", "compare") or path in EXACT  # which draw nothing
     assert ("-n" in options) == ("--workers" in options)
+
+
+def test_a_seed_below_zero_is_refused_everywhere():
+    """It ended in a traceback of NumPy in six commands."""
+    seeded = [path for path, command in COMMANDS.items() if "--seed" in {opt for one in command.params for opt in one.opts}]
+    with folded() as case:
+        for path in seeded:
+            with case(" ".join(path)):
+                done = CliRunner().invoke(app, [*path, "--seed", "-1", "x", "-o", "/dev/null/x"])
+                assert done.exit_code == 2 and "Invalid value for '--seed'" in done.output
+    assert len(seeded) > 10
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

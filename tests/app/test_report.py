@@ -13,6 +13,7 @@ from unstraggle.app.report.compare import verdict
 from unstraggle.app.report.page import key_numbers
 from unstraggle.app.report.workers import rows
 from unstraggle.app.runs import Run, environment, read_run
+from unstraggle.app.steps import writing
 from unstraggle.runtime.step import Split
 from unstraggle.torch.info import Info
 from unstraggle.trace import from_seconds
@@ -165,6 +166,31 @@ def test_a_torn_last_line_is_left_out_and_said(tmp_path):
     (tmp_path / "steps.jsonl").write_text('{"wait": 1}\n{"wait": 2}\n{"wa')
     found = read_run(tmp_path)
     assert len(found.steps) == 2 and "incomplete" in report(found)
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_a_full_disk_ends_the_steps_and_not_the_run(short, tmp_path, caplog):
+    """The line that did not fit is torn, or missing; the next ones do not follow it, although there may be room again."""
+    with writing(tmp_path / "steps.jsonl") as keep:
+        keep({"wait": 1})
+        whole, keep._file = keep._file, Full(keep._file, short)
+        keep({"wait": 2})
+        keep._file = whole
+        keep({"wait": 3})
+    assert caplog.text.count("and the run goes on without them") == 1
+    assert [step["wait"] for step in read_run(tmp_path).steps] == [1]
+
+
+class Full:
+    """A file on a disk that has room for five bytes, or none."""
+
+    def __init__(self, file, short):
+        self.file, self.short = file, short
+
+    def write(self, line):
+        if not self.short:
+            raise OSError(28, "No space left on device")
+        return self.file.write(line[:5])
 
 
 def test_workers_late_and_lost_are_told_apart():

@@ -4,6 +4,7 @@ Its own scenarios stand in programs/mpi_program.py, those of every engine in sce
 """
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -173,8 +174,9 @@ def test_engine_without_ranks_says_how_to_get_them(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py", "--rate", "0.1"])
     with pytest.raises(Invalid, match=r"mpiexec -n 4 python -m unstraggle.engines.mpi train.py --rate 0.1"):
         MPI(Constant(3)).open(codes.uncoded(3))
-    with pytest.raises(Invalid, match="heartbeat"):
-        MPI(Constant(3), heartbeat=0.0)
+    for wrong in (0.0, math.inf):
+        with pytest.raises(Invalid, match="a finite heartbeat"):
+            MPI(Constant(3), heartbeat=wrong)
 
 
 def test_missing_mpi4py_gives_a_hint(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -221,7 +222,7 @@ def test_close_leaves_no_worker(cluster: str) -> None:
 
 
 def test_bad_arguments() -> None:
-    for wrong in ({"heartbeat": 0.5}, {"threads": 0}, {"restarts": -1}, {"num_cpus": -1}):
+    for wrong in ({"heartbeat": 0.5}, {"heartbeat": math.inf}, {"threads": 0}, {"restarts": -1}, {"num_cpus": -1}):
         with pytest.raises(Invalid, match="Ray needs a finite heartbeat"):
             Ray(problem(), **wrong)  # type: ignore[arg-type]
     with pytest.raises(Invalid, match="must run on a machine of the cluster"):

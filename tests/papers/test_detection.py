@@ -2,15 +2,14 @@
 
 import json
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from unstraggle import Invalid
-from unstraggle.app.cli.reproduce import _table
+
+from .. import commands
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("mlxtend")
@@ -141,17 +140,22 @@ def test_labels_of_boxes_do_not_cover_each_other():
         assert not [1 for i, (x, y) in enumerate(taken) for a, b in taken[:i] if abs(x - a) < 9.5 and abs(y - b) < 3.2]
 
 
-def test_the_figure_is_written(tmp_path, monkeypatch):
-    """With one short study for all schemes."""
-    panel = Panel(problem="scenes", n=10, each=4, optimizer="adam", rate=0.01, steps=20, every=10)
+@pytest.mark.parametrize("data", ["scenes", "coco"])
+def test_the_figure_is_written(data, tmp_path, monkeypatch):
+    """With one short study for all schemes; from a folder in COCO's format as the command reads it."""
+    folder = write_coco(tmp_path) if data == "coco" else None
+    problem = f"coco:{folder}" if folder else "scenes"
+    panel = Panel(problem=problem, n=10, each=4, optimizer="adam", rate=0.01, steps=20, every=10)
     run = train(replace(panel, steps=4, every=2), "SGD", 0.01, 0)
     one = {"shared": [run, run], "tuned": [run, run], "rate": 0.02, "tried": {0.02: 1.0}, "seconds": 1.0}
     monkeypatch.setattr(figures, "studies", lambda lines, *_: {(panel, label): one for _, panel, label in lines})
-    rows = figure4.reproduce_figure4(tmp_path, quick=True)
-    assert len(rows) == 16 and len(figure4.table(rows)) == 9
-    shown = Console(width=80, file=StringIO())
-    shown.print(_table(figure4.table(rows), "figure 4"))
-    assert all(label in shown.file.getvalue() for label in figure4.LABELS), "names are in the table of 80 columns"
-    assert (tmp_path / "cagc-fig4.png").stat().st_size > 10_000
-    shown = json.loads((tmp_path / "cagc-fig4.json").read_text())["picture"]
-    assert set(shown["found"]["tuned"]) == set(figure4.LABELS) and shown["objects"]
+    out = tmp_path / "out"
+    command = ["reproduce", "cagc-fig4", "--quick", "-o", str(out), *(("--coco", str(folder)) if folder else ())]
+    table = commands.run(*command).stdout
+    assert all(label in table for label in figure4.LABELS) and max(map(len, table.splitlines()[:-1])) <= 80
+    assert (out / "cagc-fig4.png").stat().st_size > 10_000
+    found = json.loads((out / "cagc-fig4.json").read_text())
+    assert len(found["rows"]) == 16 and set(found["picture"]["found"]["tuned"]) == set(figure4.LABELS)
+    names = {one["name"] for one in found["picture"]["objects"]}
+    assert names == {"car", "train"} if folder else names
+    assert np.array(found["picture"]["pixels"]).shape == ((96, 96, 3) if folder else (32, 32, 1))

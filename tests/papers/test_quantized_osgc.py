@@ -15,11 +15,14 @@ from unstraggle.papers.quantized_osgc import errors as quantized_osgc_errors
 from unstraggle.papers.quantized_osgc import figure1 as quantized_osgc
 from unstraggle.papers.quantized_osgc import figures as quantized_osgc_figures
 from unstraggle.papers.quantized_osgc import logistic as quantized_osgc_logistic
+from unstraggle.papers.quantized_osgc import missed
 from unstraggle.papers.quantized_osgc.schemes import BUILD, Cluster, scheme, shared_partition, straggle_probabilities
 from unstraggle.plan.error import mean_squared_error
 from unstraggle.quantizers import QSGD, ErrorFeedback
 from unstraggle.runtime.master import Master
 from unstraggle.scheme.stop import Deadline
+
+from ..pictures import is_a_picture
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("mlxtend")
@@ -369,3 +372,15 @@ def test_ignoring_stragglers_recovers_at_a_larger_rate():
     slow, fast = (quantized_osgc_logistic.train(data, code, rate, 0, steps=100) for rate in (10.0, 100.0))
     exact = quantized_osgc_logistic.train(data, None, 10.0, 0, steps=100)
     assert fast - exact < 0.4 * (slow - exact)
+
+
+def test_deadlines_missed_where_steps_follow_one_another(tmp_path):
+    """Few steps of the same draws: near the committed result, and free workers near the paper's probabilities."""
+    known = json.loads((PAGE / "cagc-carry.json").read_text())["rows"]
+    for row, whole in zip(missed.reproduce_missed(tmp_path, rounds=300), known, strict=True):
+        assert all(row[key] == whole[key] for key in ("n", "psi up to", "free, exact", "slowest task"))
+        for found in (row, whole):
+            assert abs(found["free"] - found["free, exact"]) < 2 * found["free_half"]
+        assert abs(row["carry-over"] - whole["carry-over"]) < 4 * row["carry-over_half"]
+        assert row["free"] < row["carry-over"] < 1
+    assert is_a_picture(tmp_path / "cagc-carry.png")

@@ -156,6 +156,20 @@ def test_patience_raises_or_approximates():
             master.gradient(np.zeros(8), delays=np.array([0.5, 100.0]))
 
 
+def test_a_round_that_stands_says_whom_it_waits_for(caplog):
+    """Without patience: after half a minute while nobody knows better, then after ten times the usual round."""
+
+    class Live(Virtual):
+        sampled = False
+
+    with Master(codes.uncoded(2), Live(Constant(2), LATENCY, rng=0)) as master:
+        for late in (100.0, *[2.0] * 20, 100.0):
+            assert master.gradient(np.zeros(8), delays=np.array([1.0, late])).exact
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0] == "Round 0 still waits after 30 s for workers [1]."
+    assert said[2] == "Round 21 still waits after 20 s for workers [1]." and len(said) == 5
+
+
 def test_policies_are_checked():
     with pytest.raises(Invalid, match="on_shortfall"):
         Master(codes.uncoded(2), virtual(Constant(2)), on_shortfall="hope")

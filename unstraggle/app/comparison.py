@@ -19,7 +19,7 @@ from ..latency import Heterogeneous, ShiftedExponential
 from ..plan.base import Plan
 from ..scheme.arrivals import Latency
 from ..scheme.stop import Count, Stop
-from ..statistics import mean_and_half
+from ..statistics import mean_and_half, ratio_and_half
 from ..torch.coded import Coded
 from ..torch.info import Info
 from ..torch.problem import TorchProblem
@@ -124,8 +124,11 @@ def compare(
 
 
 def table(runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
-    """A row for each scheme: wall-clock of a step and to the target loss, final loss and accuracy, with 95 % intervals."""
-    base = float(np.mean(runs[0].time_to(target)))
+    """A row for each scheme: wall-clock of a step and to the target loss, final loss and accuracy, with 95 % intervals.
+
+    The speed-up pairs runs with the same weights, batches and stragglers.
+    """
+    base = runs[0].time_to(target)
     rows = []
     for run in runs:
         reached = run.time_to(target)
@@ -135,7 +138,7 @@ def table(runs: Sequence[Run], target: float) -> list[dict[str, Any]]:
                 "code": run.entry.code,
                 "wall": interval(np.diff(run.seconds, axis=1).mean(axis=1)),
                 "to_target": interval(reached) if np.isfinite(reached).all() else None,
-                "speedup": base / float(reached.mean()) if np.isfinite(reached).all() else None,
+                "speedup": ratio_and_half(base, reached) if np.isfinite([base, reached]).all() else None,
                 "loss": interval(run.losses[:, -1]),
                 "accuracy": interval(run.accuracy),
                 "exact": run.exact,

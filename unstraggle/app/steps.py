@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 
 from ..checks import parsed_json
 from ..errors import Invalid
+
+log = logging.getLogger("unstraggle")
 
 TIMES = ("wall", "wait")
 
@@ -29,8 +32,27 @@ def writing(path: Path | None) -> Iterator[Keep]:
         yield lambda record: None
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", buffering=1, encoding="utf-8") as file:
-        yield lambda record: print(json.dumps(record), file=file)
+    with path.open("wb", buffering=0) as file:
+        yield _Lines(path, file)
+
+
+class _Lines:
+    """Writes records while there is room: a full disk ends the file, and not the run."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path, self._file, self._full = path, file, False
+
+    def __call__(self, record: Mapping[str, Any], /) -> None:
+        if self._full:
+            return
+        line = json.dumps(record).encode() + b"\n"
+        try:
+            self._full = self._file.write(line) < len(line)
+            why = "the disk is full"
+        except OSError as error:
+            self._full, why = True, str(error)
+        if self._full:
+            log.warning("The steps %s cannot be written any more, and the run goes on without them: %s", self._path, why)
 
 
 def read_steps(path: Path) -> tuple[list[dict[str, Any]], tuple[str, ...]]:

@@ -69,7 +69,7 @@ def _table(about: dict[str, Any]) -> Table:
         shown.add_column(column, justify="right", no_wrap=True)
     for row in about["rows"]:
         reached = _with_half(row["to_target"], 1) if row["to_target"] else "never"
-        faster = f"{row['speedup']:.1f} x" if row["speedup"] else "-"
+        faster = f"{_with_half(row['speedup'], 1)} x" if row["speedup"] else "-"
         loss = _with_half(row["loss"], 3)
         exact = f"{100 * row['exact']:.3g} %"
         shown.add_row(row["scheme"], f"{1e3 * row['wall'][0]:.0f}", reached, faster, loss, exact, f"{row['megabytes']:.2f}")
@@ -77,6 +77,6 @@ def _table(about: dict[str, Any]) -> Table:
 
 
 def _with_half(interval: tuple[float, float], digits: int) -> str:
-    """A mean and half the width of its interval, where there is one: it takes two runs."""
+    """A mean and half the width of its interval, where there is one: it takes two runs, and nothing is faster than itself."""
     mean, half = (f"{value:.{digits}f}" for value in interval)
-    return mean if half == "nan" else f"{mean} ± {half}"
+    return mean if half == "nan" or interval[1] == 0 else f"{mean} ± {half}"
