@@ -7,18 +7,25 @@ WARM := .venv/.warm
 # Tests start Python hundreds of times: compiled modules are kept, else importing PyTorch takes twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check docs bench clean
+.PHONY: demo test check lint types tests docs bench clean
 
 demo: $(READY_DEMO)  ## train a real model with slow workers, coded against uncoded, into out/demo
 	.venv/bin/unstraggle demo -o out/demo
 
-test: check $(WARM)  ## lint, types and all tests; four at a time, for many of them wait
-	$(PY) -m pytest -n 4 --dist loadgroup
+test: lint $(WARM)  ## lint, then types and all tests side by side
+	@$(MAKE) --no-print-directory -j2 types tests
 
-check: $(READY)  ## lint and types only
+check: lint types  ## lint and types only
+
+lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+
+types: $(READY)
 	$(PY) -m mypy
+
+tests: $(WARM)  ## four at a time, for many of them wait
+	$(PY) -m pytest -n 4 --dist loadgroup
 
 docs: $(READY)  ## build the documentation into docs/_build/html
 	.venv/bin/pip install --quiet -c constraints.txt -e '.[docs]'
