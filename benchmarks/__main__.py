@@ -12,6 +12,7 @@ NAMES = (
     "quantize",
     "reading",
     "bits",
+    "reproducing",
     "engines",
     "live",
     "looking",

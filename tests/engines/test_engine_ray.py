@@ -221,6 +221,22 @@ def test_close_leaves_no_worker(cluster: str) -> None:
     assert engine._hub._door.fileno() == -1, "the door stands open"
 
 
+STRANGER = """
+import sys
+from ray._raylet import GcsClient
+GcsClient(address=sys.argv[1])
+"""
+
+
+def test_a_stranger_is_turned_away(cluster: str) -> None:
+    """Whoever reached one of its ports could have code run."""
+    known = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")} | {
+        "RAY_AUTH_MODE": "disabled"
+    }
+    refused = subprocess.run([sys.executable, "-c", STRANGER, cluster], capture_output=True, text=True, env=known)
+    assert refused.returncode and "AuthenticationError" in refused.stderr, refused.stderr
+
+
 def test_bad_arguments() -> None:
     for wrong in ({"heartbeat": 0.5}, {"heartbeat": math.inf}, {"threads": 0}, {"restarts": -1}, {"num_cpus": -1}):
         with pytest.raises(Invalid, match="Ray needs a finite heartbeat"):
