@@ -24,8 +24,8 @@ lint: $(READY)
 types: $(READY)
 	$(PY) -m mypy
 
-tests: $(WARM)  ## four at a time, for many of them wait
-	$(PY) -m pytest -n 4 --dist loadgroup
+tests: $(WARM)  ## five at a time, for many of them wait
+	$(PY) -m pytest -n 5 --dist loadgroup
 
 docs: $(READY)  ## build the documentation into docs/_build/html
 	.venv/bin/pip install --quiet -c constraints.txt -e '.[docs]'

@@ -2,6 +2,7 @@
 and Ctrl+C works however pytest was started.
 """
 
+import gc
 import os
 import signal
 
@@ -12,8 +13,16 @@ settings.register_profile("any machine", deadline=None, derandomize=True, suppre
 settings.load_profile("any machine")  # no bound on wall-clock time, and the same examples in every run
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is imported: threads that wait for one another spin
 
-TOGETHER = ("test_install", "test_engine_mpi", "test_engine_ray", "test_plan_orders")
-"""Modules whose set-up takes long: their tests run in one process, which sets up once."""
+TOGETHER = {
+    "installation": ("test_install.py",),
+    "mpi": ("test_engine_mpi.py",),
+    "ray": ("test_engine_ray.py",),
+    "orders": ("test_plan_orders.py",),
+    "waiting": ("test_broken_engines.py",),
+    "lightning": ("test_torch_adapters.py", "[lightning_fit]", "[docs/training.md]"),
+}
+"""Tests that run in one process, by what their names hold: what they need takes long to set up or to import; or they wait,
+which should not be all processes at once."""
 LONG = (
     "test_contributing.py",
     "test_examples.py",
@@ -22,7 +31,6 @@ LONG = (
     "test_docs.py::test_pictures",
     "test_hosts.py",
     "test_scenarios.py",
-    "test_torch_adapters.py",
     "test_cuda.py",
     "test_cli_train.py",
     "test_cli_interrupt.py",
@@ -42,8 +50,8 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config, items):
     for item in items:
-        if item.path.stem in TOGETHER:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        for group in (name for name, parts in TOGETHER.items() if any(part in item.nodeid for part in parts)):
+            item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):  # where several processes share the tests
         items.sort(key=lambda item: not any(part in item.nodeid for part in LONG))
     if config.getoption("markexpr"):
@@ -51,6 +59,16 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="slow: run with pytest -m slow"))
+
+
+def pytest_collection_finish():
+    """Modules stay to the end: later collections of garbage need not look at them, of which there are millions of objects."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure():
+    gc.unfreeze()  # libraries look in the end whether anything of theirs is left
 
 
 @pytest.fixture(scope="session", autouse=True)

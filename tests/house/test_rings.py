@@ -1,6 +1,7 @@
 """The rings of the house: imports go inwards only, and no two modules need each other to be imported."""
 
 import ast
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def top(module):
     return module.split(".")[0]
 
 
+@cache
 def modules():
     """All modules by their dotted name below the package, but those that only hand names out or start the program."""
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in ROOT.rglob("*.py")}

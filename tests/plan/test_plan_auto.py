@@ -97,22 +97,22 @@ def test_equal_workers_need_no_code():
 
 
 def test_models_with_rare_slow_workers():
-    advice = auto(TwoSpeed(fast=1, slow=20, p=0.1), n=8, rounds=1000)
+    advice = auto(TwoSpeed(fast=1, slow=20, p=0.1), n=8, rounds=300)
     assert advice.chosen.saving > 0.4 and not advice.held_out and advice.cause is None
     assert "saves" in str(advice) and "scheme" in str(advice)
 
 
 def test_workers_that_may_never_answer():
-    advice = auto(Bernoulli(p=0.05), n=4, rounds=1000)
+    advice = auto(Bernoulli(p=0.05), n=4, rounds=300)
     assert advice.chosen.plan.code.load == 4, "waiting for all never ends; only codes on which any one worker suffices do"
-    heavy = auto(Pareto(shape=0.9), n=6, rounds=1000)
+    heavy = auto(Pareto(shape=0.9), n=6, rounds=300)
     assert heavy.chosen is not None
 
 
 def test_a_slow_link_prefers_fewer_messages():
     latency = ShiftedExponential(rate=10, shift=0.01)
-    free = auto(latency, n=6, rounds=1000)
-    slow = auto(latency, n=6, rounds=1000, dim=1_000_000, bandwidth=8e6)
+    free = auto(latency, n=6, rounds=300)
+    slow = auto(latency, n=6, rounds=300, dim=1_000_000, bandwidth=8e6)
 
     def best(advice):
         fixed = [c for c in advice.candidates if c.exact and c.plan.code.handing is None]  # others send one sum a worker
@@ -120,7 +120,7 @@ def test_a_slow_link_prefers_fewer_messages():
 
     assert best(free).messages > 4 and best(slow).messages < 4
     assert slow.candidates[0].time > free.candidates[0].time + 0.3, "one gradient takes half a second"
-    small = auto(latency, n=6, rounds=1000, dim=1000, max_bytes=6 * 4000)
+    small = auto(latency, n=6, rounds=300, dim=1000, max_bytes=6 * 4000)
     assert all(c.volume <= 6 for c in small.candidates) and any(c.name == "wait for all" for c in small.candidates)
 
 
@@ -156,7 +156,7 @@ def best_of(advice, start):
 
 
 def test_work_conserving_rounds_are_ranked_and_said_to_win():
-    advice = auto(ShiftedExponential(rate=10, shift=0.01), n=6, rounds=1000)
+    advice = auto(ShiftedExponential(rate=10, shift=0.01), n=6, rounds=300)
     assert advice.chosen.name.startswith("work_conserving(6, load=4, pieces=")
     assert any("nothing is computed twice" in reason and "best fixed scheme" in reason for reason in advice.reasons)
     assert advice.line.startswith('unstraggle run "work_conserving(6')
@@ -165,15 +165,15 @@ def test_work_conserving_rounds_are_ranked_and_said_to_win():
 
 
 def test_long_round_trips_speak_against_handing_out():
-    advice = auto(ShiftedExponential(rate=10, shift=0.01), n=6, rounds=1000, round_trip=0.3)
+    advice = auto(ShiftedExponential(rate=10, shift=0.01), n=6, rounds=300, round_trip=0.3)
     assert advice.chosen.plan.code.handing is None
     assert any("words are dear: a round trip of 0.3 s" in reason for reason in advice.reasons)
-    short = auto(ShiftedExponential(rate=10, shift=0.01), n=6, rounds=1000, round_trip=0.004)
+    short = auto(ShiftedExponential(rate=10, shift=0.01), n=6, rounds=300, round_trip=0.004)
     assert short.chosen.plan.code.handing.reserve == 1, "a piece ahead hides a short one"
 
 
 def test_a_fixed_cost_speaks_against_small_pieces():
-    advice = auto(FixedCost(ShiftedExponential(rate=10, shift=0.01), 0.2), n=6, rounds=1000)
+    advice = auto(FixedCost(ShiftedExponential(rate=10, shift=0.01), 0.2), n=6, rounds=300)
     assert advice.chosen is None
     assert any("small pieces are dear: each has a fixed cost of 0.2 s" in reason for reason in advice.reasons)
     assert best_of(advice, "work_conserving").plan.code.k == 6, "whole shares"

@@ -522,7 +522,7 @@ def train(run, optimizer, steps, rng=None):
     return losses
 
 
-@pytest.mark.parametrize("scheme", ["uncoded(6)", "fractional_repetition(6, s=1)", "uncoded_mmc(5, load=2)"])
+@pytest.mark.parametrize("scheme", ["uncoded(4)", "fractional_repetition(4, s=1)", "uncoded_mmc(3, load=2)"])
 def test_resuming_equals_not_stopping_to_the_bit(scheme):
     """Whoever comes first, and whichever copy is used."""
     models = [mlp(dropout=0.3) for _ in range(2)]
