@@ -60,6 +60,7 @@ class Shared(Nursery):
 
     def _begin(self):
         self._end()
+        self._others = []  # what tests define is imported by their workers
         self._modules += [name for name in also(self._modules) if name not in self._modules]
         self._key = key(self._environment, self._modules)
         kept = None if self._interrupted else KEPT.pop(self._key, None)

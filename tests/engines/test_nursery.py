@@ -225,3 +225,30 @@ def test_a_stopped_worker_ends_with_the_master_too(tmp_path):
         os.kill(pids[0], signal.SIGSTOP)
         master.kill()
         until(lambda: not any(map(psutil.pid_exists, pids)))
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("x = 1", True),
+        ("import threading, time; threading.Thread(target=time.sleep, args=(600,), daemon=True).start()", False),
+        ("import os; file = os.open('/dev/null', 0)", False),
+        ("import subprocess; child = subprocess.Popen(['sleep', '600'])", False),
+        ("raise ImportError('not here')", False),
+    ],
+)
+def test_what_workers_need_is_imported_before_forks_unless_it_leaves_something_open(text, safe, tmp_path, capfd):
+    """Else the nursery begins again without it, and forks all the same."""
+    (tmp_path / "needed.py").write_text(f"{text}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path))
+        nursery = Nursery({})
+        child = nursery.start(None, ["needed"])
+        (server,) = nurseries()
+        assert ("needed" in server.cmdline()) is safe
+        for left in server.children():
+            left.kill()
+        assert child.join()
+        child.close()
+        nursery.close()
+    capfd.readouterr()

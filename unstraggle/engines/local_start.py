@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
+import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, NamedTuple
@@ -58,7 +60,7 @@ class Cradle:
         """Start a process for a worker, in the starter's thread; it reports READY when it has what it needs."""
         share = share_of(self.problem, self.code, worker, checked=False)
         with contextlib.ExitStack() as passed, contextlib.ExitStack() as undo:
-            file = _pickled(share)
+            file, modules = _pickled(share)
             passed.callback(os.close, file)
             theirs, orders = os.pipe()
             passed.callback(os.close, theirs)
@@ -69,14 +71,14 @@ class Cradle:
             board, params, payloads = self.areas
             areas = board, params, payloads, self.letter
             channels = Channels(Fd(file), Fd(theirs), Fd(self.notes), *areas, slots, *sizes, self.way)
-            born = Born(self._started(channels), orders)
+            born = Born(self._started(channels, modules), orders)
             undo.pop_all()
         return born
 
-    def _started(self, channels: Channels) -> Any:
-        """A process, forked by the nursery or from nothing."""
+    def _started(self, channels: Channels, modules: set[str]) -> Any:
+        """A process, forked by the nursery or from nothing. modules: that it is going to import."""
         if self.nursery is not None:
-            return self.nursery.start(channels)
+            return self.nursery.start(channels, installed(modules))
         process = get_context("spawn").Process(target=main, args=(channels, os.getpid()), daemon=True)
         with environment(thread_limits(self.threads)):
             process.start()
@@ -95,17 +97,18 @@ def places(code: Code, problem: Problem) -> tuple[list[tuple[int, int, int]], in
     return list(zip((ends - whole).tolist(), rooms.tolist(), heads.tolist(), strict=True)), int(ends[-1])
 
 
-def _pickled(share: Share) -> int:
-    """A nameless file with the pickled share, by value: multiprocessing's own way would share the memory of torch's tensors."""
+def _pickled(share: Share) -> tuple[int, set[str]]:
+    """A nameless file with the pickled share, and the modules that reading it imports. Tensors go by value: multiprocessing's
+    own way would share the memory of torch's."""
     file = os.memfd_create("unstraggle", os.MFD_CLOEXEC)
     try:
         with open(file, "wb", closefd=False) as out:
-            travel.dump(share, out)
+            modules = travel.dump(share, out)
         os.lseek(file, 0, os.SEEK_SET)
     except BaseException:
         os.close(file)
         raise
-    return file
+    return file, modules
 
 
 def end_all(processes: list[Any]) -> None:
@@ -125,6 +128,13 @@ def forget(process: Any) -> None:
     process.join(0.5)
     with contextlib.suppress(ValueError):
         process.close()
+
+
+def installed(modules: Iterable[str]) -> list[str]:
+    """Those of installed packages. Modules beside the script may depend on what it has set before it imported them."""
+    places = tuple(os.path.join(path, "") for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in modules}
+    return sorted(name for name, file in files.items() if file is not None and file.startswith(places))
 
 
 def own_modules(problem: Problem) -> list[str]:

@@ -82,6 +82,11 @@ def main(channels: Channels, parent: int) -> None:
     gc.collect()
     gc.freeze()  # what is here stays: collections need not look at it in the middle of a round
     worker.note(READY)
+    _serve(share, worker)
+    gc.unfreeze()  # else libraries that count their objects at the end miss some, and say so
+
+
+def _serve(share: Share, worker: Worker) -> None:
     if share.program.handed:
         serve_shifts(share, worker)
         return

@@ -2,7 +2,9 @@
 
 A fork takes milliseconds where a new interpreter takes a tenth of a second, and one with PyTorch seconds. Forks share memory;
 and as their code lies at the same addresses, a processor that goes from one to the next predicts its branches better. The
-master itself is never forked, nor is anything that a user's script has begun: each fork runs the script's imports by itself.
+master itself is never forked, nor is anything that a user's script has begun: each fork runs the script's imports by itself,
+where the script has a guard. Installed packages that workers need are imported before the forks, where that leaves nothing
+open or running.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from multiprocessing import spawn
 from typing import Any
 
 from ..errors import UnstraggleError
+from . import travel
 from .local_worker import Channels
 from .nursery_server import BORN, ENDED, FORK, RECORD, REFUSED
 from .shared import Fd
@@ -32,7 +35,7 @@ CODE = """import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 sys.path[:] = {path}
 from unstraggle.engines.nursery_server import serve
-serve({fd}, {master}, {modules})"""
+serve({fd}, {master}, {modules}, sys.argv[1:])"""
 """The program of the nursery. Ctrl+C is the master's to handle."""
 
 
@@ -45,13 +48,18 @@ class Nursery:
 
     def __init__(self, environment: dict[str, str], modules: Sequence[str] = (), within: float = 300.0) -> None:
         self._environment, self._modules, self._within = environment, list(modules), within
+        self._others: list[str] = []
         self._server: subprocess.Popen[bytes] | None = None
         self._busy, self._interrupted, self._number = threading.Lock(), False, 0
 
-    def start(self, channels: Channels) -> Child:
-        """Fork a worker; see `local_worker.main`. Raises OSError where this one cannot be started."""
+    def start(self, channels: Channels, others: Sequence[str] = ()) -> Child:
+        """Fork a worker; see `local_worker.main`. Raises OSError where this one cannot be started.
+
+        others: modules that it will import, for a nursery that begins now.
+        """
         with self._busy:
             if self._server is None:
+                self._others = list(others) if os.path.isdir("/proc/self/task") else []
                 self._begin()
             try:
                 return self._ask(channels)
@@ -101,7 +109,8 @@ class Nursery:
             undo.callback(link.close)
             code = CODE.format(path=sys.path, fd=theirs.fileno(), master=os.getpid(), modules=self._modules)
             flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
-            command, variables = [spawn.get_executable(), *flags, "-c", code], {**os.environ, **self._environment}
+            command = [spawn.get_executable(), *flags, "-c", code, *self._others]
+            variables = {**os.environ, **self._environment}
             self._server = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
             self._link = link
             undo.pop_all()
@@ -121,6 +130,8 @@ class Nursery:
     def _ask(self, channels: Channels) -> Child:
         about = spawn.get_preparation_data("unstraggle worker")
         about["authkey"] = bytes(about["authkey"])
+        if not travel.imports_main():
+            about = {name: value for name, value in about.items() if not name.startswith("init_main")}
         file, fds = written((about, channels))
         self._link.settimeout(self._within)
         self._number += 1

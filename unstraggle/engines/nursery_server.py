@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 from collections.abc import Iterable, Sequence
 from multiprocessing import process, spawn
 from typing import Any
@@ -33,17 +34,51 @@ LOOK = 0.5
 """Seconds between two looks whether the master is still there: other processes may hold its end of the connection."""
 
 
-def serve(fd: int, master: int, modules: Sequence[str]) -> None:
-    """Fork whenever the master asks, until it has closed the connection or is gone."""
+def serve(fd: int, master: int, modules: Sequence[str], others: Sequence[str] = ()) -> None:
+    """Fork whenever the master asks, until it has closed the connection or is gone.
+
+    others: modules that workers will import, and that are imported here if nothing speaks against it: else all begins again
+    without them.
+    """
     end_with(master)
     for name in modules:
         importlib.import_module(name)
+    if others and not imported_safely(others):
+        os.execv(sys.executable, sys.orig_argv[: -len(others)])
     gc.collect()
     gc.freeze()  # so that collections in forks leave pages alone that they share
     me = os.getpid()
     fds = Server(socket.socket(fileno=fd)).run(master)
     if fds:
         live(fds, me)
+    gc.unfreeze()  # else libraries that count their objects at the end miss some, and say so
+
+
+def imported_safely(modules: Sequence[str]) -> bool:
+    """Import modules; whether forks may have them: no error, no thread, no process, no file, socket or device that is open."""
+    before = _open_files()
+    try:
+        for name in modules:
+            importlib.import_module(name)
+    except (Exception, SystemExit):  # a worker says what is wrong
+        return False
+    return len(os.listdir("/proc/self/task")) == 1 and _open_files() == before and not _has_children()
+
+
+def _open_files() -> set[tuple[str, str]]:
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the list itself
+            found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))
+    return found
+
+
+def _has_children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
 
 
 class Server:
@@ -119,7 +154,7 @@ def _close(fds: Iterable[int]) -> None:
 
 
 def live(fds: list[int], parent: int) -> None:
-    """Be a worker: import what the master's script imports, as a spawned process does, and go to work."""
+    """Be a worker: import the master's script, as a spawned process does, where it has a guard, and go to work."""
     end_with(parent)
     numpy.random.seed()  # noqa: NPY002 - else what a problem draws from it would be the same in all forks
     with open(fds[0], "rb") as file:

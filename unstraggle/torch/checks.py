@@ -223,6 +223,11 @@ def require_forward(loss_fn: Any, usual: bool) -> None:
         raise Invalid("Without loss_fn, give forward=, a function (model, batch) -> loss, or (sum, denominator).")
 
 
+def require_seed(seed: Any) -> None:
+    if not isinstance(seed, int) or seed < 0:
+        raise Invalid(f"seed is a whole number >= 0, but got {seed!r}.")
+
+
 def require_pieces(accumulate: Any, micro: Any, code: Code) -> None:
     """Whole numbers, and no micro-batches where the backward pass pauses between blocks of layers."""
     for name, value in (("accumulate", accumulate), ("micro_batch", 1 if micro is None else micro)):

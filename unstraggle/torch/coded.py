@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from ..doors import door
 from ..engines.base import Engine
@@ -23,43 +21,32 @@ from ..runtime.states import Shortfall
 from ..runtime.terms import Transfer
 from ..scheme.code import Code
 from ..scheme.stop import Stop
-from .batches import Dealt, Placed
-from .blocks import aligned
+from .batches import Dealt
 from .checks import (
-    joins,
-    reads_ahead,
-    reduction_of,
     require_dealt,
-    require_dense,
-    require_forward,
-    require_no_parameters,
     require_pieces,
-    require_same_again,
-    takes_context,
+    require_seed,
 )
 from .context import pack
-from .data import Collate, length, source
+from .data import Collate, source
+from .draft import Draft, Given, layout_and_how, usable
+from .how import Forward, split_batch
 from .info import Info, info_of
 from .launch import require_one_master
-from .layout import Layout, alignment, trainable
-from .outcome import weighs
-from .parts import batches_of, partitions
-from .problem import Forward, How, TorchProblem, own_copy, roots, split_batch
-from .samplers import Sampled, taken_apart
+from .layout import trainable
+from .parts import partitions
+from .problem import TorchProblem
+from .replica import roots
+from .samplers import Sampled
 from .scheme import resolve
 from .start import (
     adaptive_master,
     engine_maker,
-    first_layout,
-    in_backward_order,
     one_master,
-    require_carried,
     start_master,
-    with_moved_buffers,
-    with_sums,
 )
 from .tree import Tree
-from .turns import LOSS, Turns, chosen, names_of, of_all, require_turns
+from .turns import LOSS, Turns, chosen, names_of, require_turns
 from .watch import Watch
 
 
@@ -146,84 +133,50 @@ class Coded:
         callbacks: Sequence[Callable[[Info], None]] = (),
         check: bool = True,
     ) -> None:
-        if not isinstance(seed, int) or seed < 0:
-            raise Invalid(f"seed is a whole number >= 0, but got {seed!r}.")
+        require_seed(seed)
         require_one_master(engine)
         forward = forward if callable(forward) else Turns(forward)
         self.model, self.callbacks, self.step, self.seed = model, tuple(callbacks), 0, seed
-        loader = dataset if isinstance(dataset, DataLoader) else None
-        if loader is not None:
-            found_there = taken_apart(loader, {"batch_size": batch_size, "batches": batches, "collate": collate})
-            dataset, batches, collate = found_there.values()
+        given = Given.of(dataset, batch_size, batches, collate)
         require_dealt(scheme, parts, stop)
-        samples = length(dataset)
         size = sum(p.numel() for p in trainable(model).values())
-        of_a_step = batch_size or getattr(loader, "batch_size", None) or samples
-        code, planned = resolve(scheme, workers, latency, size, of_a_step)
-        rows = partitions(samples, parts, code.shares, seed)
-        self.batches: Dealt | Placed | Sampled
+        code, planned = resolve(scheme, workers, latency, size, given.of_a_step)
+        rows = partitions(given.samples, parts, code.shares, seed)
         require_pieces(accumulate, micro_batch, code)
-        if batches is None:
-            size_of_step = batch_size if batch_size is None else min(accumulate * batch_size, max(batch_size, samples))
-            self.batches = batches_of(samples, rows, code.shares, size_of_step, seed, shuffle, drop_last)
-        elif rows is None:
-            self.batches = Sampled(batches, samples, code.shares, batch_size, drop_last, loader, accumulate)
-        else:
-            raise Invalid("batches= draws from all samples, so every worker needs them all. Leave out parts=.")
-        layout = first_layout(model, code, statistics)
-        devices = (device,) if isinstance(device, str) else tuple(device)
-        told, split = takes_context(forward), weighs(loss_fn) and layout.loss
-        home = str(next(iter(trainable(model).values())).device)
-        how = How(seed, True, forward, devices, autocast, told, split=split, micro=micro_batch, home=home)
-        layout = replace(layout, align=alignment(devices, code))
-        require_no_parameters(loss_fn, model)
-        require_dense(model)
-        require_forward(loss_fn, forward is split_batch)
-        self.context, data = dict(context or {}), source(dataset, rows, collate)
+        self.batches = given.drawn(rows, code.shares, accumulate, seed, (shuffle, drop_last))
+        how = {"seed": seed, "forward": forward, "autocast": autocast, "micro": micro_batch}
+        layout, computed = layout_and_how(model, loss_fn, code, device, statistics, **how)
+        usable(model, loss_fn, forward)
+        self.context, self.losses = dict(context or {}), names_of(forward)
         require_turns(forward, loss_fn, self.context, len(code.blocks))
-        self.losses = turns = names_of(forward)
-        self._turn = turns[0]
-
-        def made(layout: Layout, how: How, turn: str | None = turns[0]) -> TorchProblem:
-            """The problem, with a model as it is now: checks may have moved that of an earlier one."""
-            problem = TorchProblem(own_copy(model), loss_fn, data, layout, self.batches, how)
-            problem.context = self._values(turn)
-            return problem
-
-        found = of_all([reduction_of(made(layout, how, turn), reduction, check) for turn in turns], turns)
-        how = replace(how, mean=found.reduction == "mean", ratio=found.reduction == "ratio")
-        layout = with_sums(layout, found, code)
-        self.code, self._unused = code, {turn: set[str]() for turn in turns}
-        for turn in turns if check else ():
-            require_same_again(made(layout, how, turn))
-            layout = with_moved_buffers(made(layout, how, turn), code) if statistics == "decode" else layout
-        for turn in reversed(turns) if check or len(code.blocks) > 1 else ():
-            layout, self._unused[turn], ends = in_backward_order(made(layout, how, turn), code)
-            self.code = aligned(code, layout, ends) if ends else code
-        self.layout, self._carried = layout, frozenset(carried)
-        if carried:
-            require_carried(made(layout, how), carried)
-        how = replace(how, ahead=reads_ahead(made(layout, how), read_ahead, check))
-        how = replace(how, joins=all(joins(made(layout, how, turn), one_pass, check) for turn in turns))
-        self._made = partial(made, layout, replace(how, strict=True, still=statistics == "decode"))
-        self.take(self.code)
-        self._tree, self._names = Tree(model), frozenset(layout.names)
-        self._factor, self._sums = 1.0, np.zeros(0)
-        self._second: dict[Tensor, Tensor] = {}
+        data = source(given.dataset, rows, given.collate)
+        draft = Draft(model, loss_fn, data, self.batches, layout, computed, code, self._values)
+        draft = draft.checked(reduction, check, statistics, carried)
+        self._draft = draft.for_workers(read_ahead, one_pass, check, statistics)
+        self.layout, self.code, self._carried = draft.layout, draft.code, frozenset(carried)
+        self._begin()
         make = engine_maker(engine, dict(engine_options or {}), latency, seed)
         how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "transfer": transfer, "trace": trace}
         starting = adaptive_master if scheme == "adaptive" else one_master
-        self.master = start_master(self, partial(starting, self, make, stop or planned, of_a_step, how_to_go_on))
+        self.master = start_master(self, partial(starting, self, make, stop or planned, given.of_a_step, how_to_go_on))
         if trace is not None and not append:
             # now that workers are there: rounds of another run would be taken for this one's
             Path(trace).unlink(missing_ok=True)
+
+    def _begin(self) -> None:
+        """What a step builds on."""
+        self._turn, self._names = self.losses[0], frozenset(self.layout.names)
+        self._tree = Tree(self.model)
+        self._factor, self._sums = 1.0, np.zeros(0)
+        self._second: dict[Tensor, Tensor] = {}
+        self.take(self.code)
 
     def take(self, code: Code) -> TorchProblem:
         """The problem for a code, with the model as it is now. Batches stay the same, and are dealt to its partitions."""
         if code is not self.code:
             self.code = code
             cast(Dealt | Sampled, self.batches).deal_to(code.shares)
-        self.problem = self._made()
+        self.problem = self._draft.problem()
         statistics = {f"model.{name}" for name in self.layout.statistics}
         self._watch = Watch(roots(self.model, self.problem.loss_fn), statistics)
         self._rooms: dict[int, list[Tensor]] = {}
@@ -267,7 +220,7 @@ class Coded:
 
         Changes are noticed by themselves, see `Watch`; this is for those of a few numbers of a large tensor by way of `data`.
         """
-        self._watch.compare(self.problem._roots)
+        self._watch.compare(roots(self.problem.model, self.problem.loss_fn))
 
     def second(self, optimizer: torch.optim.Optimizer) -> list[Tensor | None] | None:
         """The second track of the last step, for `TwoTrackAdam.step(second=)`; None where the code has one track."""
@@ -374,7 +327,8 @@ class Coded:
         every = self._tree.tensors()
         tensors = [every[name] for name in self.layout.places]
         pieces = zip(self.layout.places, tensors, self.layout.cut(flat, tensors), strict=True)
-        found = [(p, piece) for name, p, piece in pieces if name not in self._unused[self._turn] or bool(piece.any())]
+        unused = self._draft.unused.get(self._turn, ())
+        found = [(p, piece) for name, p, piece in pieces if name not in unused or bool(piece.any())]
         return found[len(self.layout.statistics) :]
 
     @torch.no_grad()
