@@ -233,6 +233,7 @@ def refused(module="Classifier", data=None, datamodule=None, **options):
         (r"needs a torch.utils.data.DataLoader for training, but got list", {"data": [1, 2, 3]}),
         (r"batch_size=None: its items are whole batches", {"data": loader(shuffle=False, batch_size=None)}),
         (r"training_step asks for trainer\.global_step, but workers have no trainer", {"module": "Annealed"}),
+        (r"training_step asks for batch_idx, but workers compute parts of a batch", {"module": "Numbered"}),
     ],
 )
 def test_what_the_strategy_refuses(words, options):

@@ -3,6 +3,7 @@
 import copy
 import os
 import signal
+import sys
 import time
 
 import numpy as np
@@ -614,9 +615,10 @@ def test_what_the_model_itself_refuses_names_step_and_partition():
             run.backward()
 
 
-def test_a_dataset_that_cannot_be_sent():
+def test_a_dataset_that_cannot_be_sent(monkeypatch):
     with pytest.raises(Invalid, match="The dataset cannot be sent to workers: an open file handle"):
         coded(data=Unpicklable(), engine="local")
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(Invalid, match="The loss_fn cannot be sent to workers"):
         coded(loss_fn=lambda outputs, targets: nn.functional.cross_entropy(outputs, targets), engine="local")
 

@@ -21,6 +21,7 @@ from .decider import WORTH, Decider
 from .predict import candidates, simulated
 from .seen import seen
 from .switch import Switch
+from .trial import Trial
 
 log = logging.getLogger("unstraggle")
 
@@ -34,7 +35,8 @@ class AdaptiveMaster:
     whenever there are half as many again, and when the cluster has changed: rounds that take longer or shorter, or a worker
     that has become slow or fast. It changes the code only where that surely saves `worth` of a round, and has paid for itself
     if the pattern lasts as long again as it has lasted; and goes back where rounds then take longer than before. samples: of a
-    step, which cannot be cut into more pieces. options: as for `Master`; there is no stop rule, for every gradient is exact.
+    step, which cannot be cut into more pieces. decider: what decides in place of all that, such as a `Trial`, with whose code
+    it begins. options: as for `Master`; there is no stop rule, for every gradient is exact.
 
     Each change, and what it gained, is in `switches`, in the log, in the trace, and in `switches` of the next estimate.
 
@@ -55,20 +57,22 @@ class AdaptiveMaster:
         *,
         samples: float = np.inf,
         worth: float = WORTH,
+        decider: Decider | Trial | None = None,
         **options: Any,
     ) -> None:
         if not 0 <= worth < 1:
             raise Invalid(f"An adaptive run needs the least saving worth a change, 0 <= worth < 1, but got worth={worth!r}.")
         self._engine, self._options = engine, options
-        self.code, self.switches = uncoded(workers), []  # type: Code, list[Switch]
+        self.code, self.switches = uncoded(workers) if decider is None else decider.code, []  # type: Code, list[Switch]
         self._news: list[Switch] = []
         self._next: tuple[Code, Switch] | None = None
         self._rounds = self._step = 0
         self._ended, self._since = time.monotonic(), None  # type: float, float | None
-        warm_up(workers, samples)
+        if decider is None:
+            warm_up(workers, samples)
         began = time.monotonic()
         self._master = Master(self.code, engine(self.code), **options)
-        self._decider = Decider(self.code, samples=samples, worth=worth, cost=time.monotonic() - began)
+        self._decider = decider or Decider(self.code, samples=samples, worth=worth, cost=time.monotonic() - began)
 
     @property
     def engine(self) -> Engine:

@@ -20,6 +20,7 @@ from .fractional_repetition import fractional_repetition as fractional_repetitio
 from .graph_assignment import graph_assignment as graph_assignment
 from .group_based import group_based as group_based
 from .heterogeneity_aware import heterogeneity_aware as heterogeneity_aware
+from .heterogeneity_aware import proportional as proportional
 from .ignore_stragglers import ignore_stragglers as ignore_stragglers
 from .lagrange import lagrange as lagrange
 from .modify import hybrid as hybrid
@@ -42,4 +43,4 @@ APPROXIMATE = tuple(name for name, facts in SCHEMES.items() if not facts.exact)
 """Schemes whose gradient is not exact: they go with a deadline."""
 
 if not TYPE_CHECKING:  # type checkers know the names by the lines above
-    __all__ = ["APPROXIMATE", "SCHEMES", *SCHEMES]
+    __all__ = ["APPROXIMATE", "SCHEMES", "proportional", *SCHEMES]

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import encoders
 from ..checks import require_count, require_stragglers
+from ..doors import door
 from ..errors import Invalid
 from ..scheme.code import Code, Tasks
 from ..scheme.names import seeded
@@ -46,6 +47,16 @@ def heterogeneity_aware(speeds: ArrayLike, s: int, *, k: int | None = None, seed
     matrix = encoders.null_space(mask, seed) if s else mask.astype(float)
     name = f"heterogeneity_aware({listed(speed)}, s={s}, k={k}{seeded(seed)})"
     return one_message(name, tasks_of(mask, n), matrix, Need(n - s, tuple(range(n))))
+
+
+@door
+def proportional(speeds: ArrayLike, *, k: int | None = None) -> Code:
+    """Work in proportion to speed, without copies: `heterogeneity_aware` with s=0, which waits for all.
+
+    >>> proportional([1, 3]).name
+    'heterogeneity_aware([1, 3], s=0, k=4)'
+    """
+    return heterogeneity_aware(speeds, 0, k=k)
 
 
 def require_speeds(scheme: str, speeds: Any, s: Any, k: Any) -> tuple[NDArray[np.float64], int, int]:

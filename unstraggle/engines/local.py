@@ -41,7 +41,7 @@ WAYS = ("auto", "ipc", "pinned", "host")
 
 @door
 class Local:
-    """One process a worker. Scripts that use it need the guard `if __name__ == "__main__":`.
+    """One process a worker. They import the script where it has the guard `if __name__ == "__main__":`, see `travel`.
 
     restarts: how often a worker that died is started again. heartbeat: seconds without a sign of life after which a worker
     counts as lost until it shows one. threads: of the numerical libraries in each worker. start_within: seconds, also for a

@@ -357,6 +357,8 @@ class Round:
 
     def _why(self) -> str:
         lost = f"workers {sorted(self.lost)} are lost" if self.lost else "no worker is lost"
+        gone = sorted(worker for worker, returns in self.lost.items() if not returns)
+        lost += f" ({gone} for good: restarts, or spare ranks of MPI, are used up)" if gone else ""
         failed = f", workers {sorted(self.failures)} failed" if self.failures else ""
         digits = self.decoded.exact() and not self.exact
         fault = f"amplify rounding by {self.decoded.gain:.2g}" if digits else "do not determine the gradient"

@@ -196,9 +196,9 @@ class Placed(Epochs):
         return known[1]
 
     def some(self, count: int) -> tuple[int, Rows]:
-        """A few samples of the largest partition, that differ as far as it is sorted."""
+        """A few samples of the largest partition, that differ as far as it is sorted; the first where it is read in order."""
         part = int(np.argmax(self.sizes))
-        return part, spread(self.sizes[part], count)
+        return part, spread(self.sizes[part], count) if self.shuffle else np.arange(min(count, self.sizes[part]))
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "sizes": list(self.sizes)}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import io
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..engines import travel
 from ..errors import Invalid
 from ..scheme.code import Code
 from .ahead import drawing
@@ -276,15 +279,18 @@ def _is_module(value: Any) -> bool:
 
 
 def unpicklable(parts: dict[str, Any]) -> str | None:
-    """Which of several things cannot be sent to a worker, and why; None if all can."""
-    import pickle
-
-    for name, value in parts.items():
-        try:
-            pickle.dumps(value)
-        except Exception as error:
-            return (
-                f"The {name} cannot be sent to workers: {' '.join(str(error).split())}. Define it at the top level of a module "
-                "(no lambda, no function inside a function), and open files when samples are read, not before."
-            )
+    """Which of several things cannot be sent to a worker, and why; None if all can. First those that cannot be sent to any."""
+    for dump in (travel.dump, pickle.dump):
+        for name, value in parts.items():
+            try:
+                dump(value, io.BytesIO())
+            except Exception as error:
+                return _why_not(name, error)
     return None
+
+
+def _why_not(name: str, error: Exception) -> str:
+    return (
+        f"The {name} cannot be sent to workers: {' '.join(str(error).split())}. Define it at the top level of a module "
+        "(no lambda, no function inside a function), and open files when samples are read, not before."
+    )

@@ -12,9 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..adaptive.trial import STEPS, Trial
 from ..doors import door
 from ..engines.base import Engine
 from ..errors import Invalid
+from ..plan.auto import WORTH
 from ..runtime.estimate import Estimate
 from ..runtime.gather import Scaling
 from ..runtime.states import Shortfall
@@ -34,6 +36,7 @@ from .how import Forward, split_batch
 from .info import Info, info_of
 from .launch import require_one_master
 from .layout import trainable
+from .notice import Notice
 from .parts import partitions
 from .problem import TorchProblem
 from .replica import roots
@@ -44,6 +47,7 @@ from .start import (
     engine_maker,
     one_master,
     start_master,
+    trying_master,
 )
 from .tree import Tree
 from .turns import LOSS, Turns, chosen, names_of, require_turns
@@ -56,10 +60,13 @@ class Coded:
 
     model: any module; its trainable parameters must all be float32 or float64. loss_fn(outputs, targets): one number, the
     mean or the sum over the samples, or (sum, denominator), and behind that a dictionary of sums for `info.metrics`, if any;
-    None where forward gives the loss. dataset: a `TensorDataset`, a tuple of tensors, or anything with a length and items.
+    None where forward gives the loss. dataset: a `TensorDataset`, a tuple of tensors, or anything with a length and items;
+    streams as `Shards`.
     scheme: a code, an expression such as "fractional_repetition(8, s=1)", a plan, "none" (wait for all), "auto": what
     `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight; or "adaptive":
-    whichever is best by the run's own steps, and changed when the cluster changes, see `AdaptiveMaster`.
+    whichever is best by the run's own steps, and changed when the cluster changes, see `AdaptiveMaster`; or "balanced": work by
+    the speeds in `latency`, without copies. worth: the least share of a step that "auto" should save. trial: on so many steps
+    what `plan.auto` advises is tried, and waiting for all beside it, before it is believed (`Trial`); 0: at once.
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
     batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. batches: a
     sampler or batch sampler of your own, see `Sampled`; a `DataLoader` in place of the dataset says all of that. accumulate: so
@@ -107,6 +114,8 @@ class Coded:
         engine: str | Callable[[TorchProblem], Engine] = "local",
         engine_options: Mapping[str, Any] | None = None,
         latency: Any = None,
+        worth: float = WORTH,
+        trial: int = STEPS,
         batch_size: int | None = None,
         batches: Any = None,
         accumulate: int = 1,
@@ -134,16 +143,18 @@ class Coded:
         check: bool = True,
     ) -> None:
         require_seed(seed)
+        notice = Notice()
         require_one_master(engine)
         forward = forward if callable(forward) else Turns(forward)
         self.model, self.callbacks, self.step, self.seed = model, tuple(callbacks), 0, seed
         given = Given.of(dataset, batch_size, batches, collate)
-        require_dealt(scheme, parts, stop)
+        require_dealt(scheme, "Shards" if given.streams else parts, stop)
         size = sum(p.numel() for p in trainable(model).values())
-        code, planned = resolve(scheme, workers, latency, size, given.of_a_step)
-        rows = partitions(given.samples, parts, code.shares, seed)
+        with notice.during("planning the code"):
+            code, planned, saving = resolve(scheme, workers, latency, size, given.of_a_step, worth)
+        rows = partitions(given.samples, given.parts(parts, code.k), code.shares, seed)
         require_pieces(accumulate, micro_batch, code)
-        self.batches = given.drawn(rows, code.shares, accumulate, seed, (shuffle, drop_last))
+        self.batches = given.drawn(rows, code.shares, accumulate, seed, (shuffle and not given.streams, drop_last))
         how = {"seed": seed, "forward": forward, "autocast": autocast, "micro": micro_batch}
         layout, computed = layout_and_how(model, loss_fn, code, device, statistics, **how)
         usable(model, loss_fn, forward)
@@ -151,14 +162,18 @@ class Coded:
         require_turns(forward, loss_fn, self.context, len(code.blocks))
         data = source(given.dataset, rows, given.collate)
         draft = Draft(model, loss_fn, data, self.batches, layout, computed, code, self._values)
-        draft = draft.checked(reduction, check, statistics, carried)
-        self._draft = draft.for_workers(read_ahead, one_pass, check, statistics)
+        with notice.during("computing a few samples, to see what the loss is; check=False leaves that out"):
+            draft = draft.checked(reduction, check, statistics, carried)
+            self._draft = draft.for_workers(read_ahead, one_pass, check, statistics)
         self.layout, self.code, self._carried = draft.layout, draft.code, frozenset(carried)
         self._begin()
         make = engine_maker(engine, dict(engine_options or {}), latency, seed)
         how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "transfer": transfer, "trace": trace}
-        starting = adaptive_master if scheme == "adaptive" else one_master
-        self.master = start_master(self, partial(starting, self, make, stop or planned, given.of_a_step, how_to_go_on))
+        starting: Any = adaptive_master if scheme == "adaptive" else one_master
+        if saving is not None and trial and stop is None and rows is None:
+            starting = partial(trying_master, Trial(self.code, saving, worth=worth, steps=trial))
+        with notice.during(f"{code.n} workers for {code.name}, each with the model and its samples"):
+            self.master = start_master(self, partial(starting, self, make, stop or planned, given.of_a_step, how_to_go_on))
         if trace is not None and not append:
             # now that workers are there: rounds of another run would be taken for this one's
             Path(trace).unlink(missing_ok=True)

@@ -95,7 +95,8 @@ def length(dataset: Any) -> int:
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise Invalid(
             f"A dataset needs a length and items (dataset[i]), so that every worker finds the same samples, but "
-            f"{type(dataset).__name__} has not. Turn a stream into a list of files or records first."
+            f"{type(dataset).__name__} has not. Turn a stream into a list of files or records first, or give a stream for each "
+            "shard of the data, as Shards."
         )
     return len(dataset)
 

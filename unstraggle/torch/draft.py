@@ -31,6 +31,7 @@ from .parts import batches_of
 from .problem import TorchProblem
 from .replica import own_copy
 from .samplers import Sampled, taken_apart
+from .shards import Shards
 from .start import first_layout, in_backward_order, require_carried, with_moved_buffers, with_sums
 from .turns import names_of, of_all
 
@@ -56,6 +57,19 @@ class Given:
     @property
     def samples(self) -> int:
         return length(self.dataset)
+
+    @property
+    def streams(self) -> bool:
+        """Whether samples come in the order of streams, and each partition has its own."""
+        return isinstance(self.dataset, Shards)
+
+    def parts(self, asked: Any, k: int) -> Any:
+        """Which samples each partition has, if that is fixed."""
+        if not self.streams:
+            return asked
+        if asked is not None:
+            raise Invalid("Shards say by themselves which samples a partition has. Leave out parts=.")
+        return self.dataset.parts(k)
 
     @property
     def of_a_step(self) -> int:

@@ -163,6 +163,20 @@ class NoTrainer:
         )
 
 
+class NoIndex:
+    """Stands for `batch_idx` on a worker, where a batch is a part of one: whatever asks for its number is told so."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise Invalid(
+            "training_step asks for batch_idx, but workers compute parts of a batch, in any order, and know no number. Count "
+            "in a hook that the master runs, such as on_train_batch_start, or let the number come with the samples."
+        )
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __int__ = __index__ = __float__ = __hash__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __floordiv__ = __truediv__ = _refuse
+    __str__ = __format__ = _refuse
+
+
 class Logs:
     """In place of `LightningModule.log` on a worker: keeps what a training step logs, which goes to the master as sums."""
 
@@ -199,7 +213,7 @@ def worker_step(module: Any, batch: Any) -> tuple[Any, None]:
     device = next(module.parameters()).device
     batch = module.transfer_batch_to_device(module.on_before_batch_transfer(batch, 0), device, 0)
     batch = module.on_after_batch_transfer(batch, 0)
-    arguments = (batch, None)[: len(inspect.signature(module.training_step).parameters)]
+    arguments = (batch, NoIndex())[: len(inspect.signature(module.training_step).parameters)]
     found = module.training_step(*arguments)
     loss = found["loss"] if isinstance(found, Mapping) else found
     if not logs.kept:

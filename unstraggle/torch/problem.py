@@ -49,6 +49,7 @@ class TorchProblem:
         self.replica = Replica(model, loss_fn, layout, how.devices[0], master=worker is None)
         self.data, self.layout, self.batches, self.how, self.worker = data, layout, batches, how, worker
         self.context: dict[str, Any] = {}
+        self._defaults: tuple[torch.dtype, str] | None = None  # of the master, where this was sent to another process
 
     @property
     def model(self) -> nn.Module:
@@ -265,6 +266,9 @@ class TorchProblem:
         if self.replica.opened:
             return
         self.replica.open()
+        if self._defaults is not None:
+            torch.set_default_dtype(self._defaults[0])
+            torch.set_float32_matmul_precision(self._defaults[1])
         self._passes = Passes(self.replica, self.how, self.worker)
         self._reading = Reading(self.data, self.batches, self.worker, self.replica.device, self.how.ahead)
         self._staged: dict[int, Staged] = {}
@@ -276,7 +280,8 @@ class TorchProblem:
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("replica", "data", "layout", "batches", "how", "worker")
-        return {**{name: getattr(self, name) for name in names}, "context": {}}
+        defaults = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+        return {**{name: getattr(self, name) for name in names}, "context": {}, "_defaults": defaults}
 
 
 def _added(total: Any, values: NDArray[Any]) -> NDArray[Any]:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..errors import Invalid
 from .buffers import COUNTER, Kept, kept_buffers
 from .layout import Layout
 from .outcome import Outcome
@@ -44,8 +45,13 @@ class Replica:
 
         On the CPU they become views of it. Kernels of accelerators want tensors aligned, so there they keep their own memory.
         """
-        missing = self._master and not torch.cuda.is_available()
-        self.device = torch.device("cpu" if missing else self._wanted)
+        missing = not torch.cuda.is_available()
+        if missing and not self._master and self._wanted.startswith("cuda"):
+            raise Invalid(
+                f"A worker is to compute on {self._wanted}, but sees no GPU. On Ray, ask for one for each worker: "
+                'engine_options={"options": {"num_gpus": 1}}, on machines that have them; else device="cpu".'
+            )
+        self.device = torch.device("cpu" if missing and self._master else self._wanted)
         self.model.to(self.device)
         if isinstance(self.loss_fn, nn.Module):
             self.loss_fn.to(self.device)

@@ -232,7 +232,8 @@ def taken_apart(loader: DataLoader[Any], given: Mapping[str, Any]) -> dict[str, 
     if isinstance(loader.dataset, IterableDataset):
         raise Invalid(
             "The DataLoader streams an IterableDataset, in which samples have no numbers: two workers could not find the same "
-            "ones. Give a dataset with a length and items, for instance a list of files or records."
+            "ones. Give a dataset with a length and items, for instance a list of files or records, or a stream for each shard "
+            "of the data, as Shards."
         )
     if loader.batch_sampler is None:
         raise Invalid(

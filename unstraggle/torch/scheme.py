@@ -1,15 +1,16 @@
-"""Which code a training run uses: from an expression, a plan, "auto" or "none"."""
+"""Which code a training run uses: from an expression, a plan, or a word."""
 
 from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..codes import cyclic_repetition, fractional_repetition, uncoded
 from ..errors import Invalid
+from ..plan.auto import WORTH
 from ..plan.base import Plan
 from ..scheme.code import Code
 from ..scheme.stop import Stop
@@ -18,22 +19,56 @@ from ..trace import Trace, read
 
 log = logging.getLogger("unstraggle")
 
+ROUNDS = 1000
+"""On which loads by speed are compared."""
 
-def resolve(scheme: Any, workers: int | None, latency: Any, dim: int, samples: float = np.inf) -> tuple[Code, Stop | None]:
-    """The code, and the stop rule that it was planned for, if any. samples: of a step, which "auto" can cut into so many."""
+
+WORDS = "auto", "balanced", "adaptive", "none"
+
+
+class Resolved(NamedTuple):
+    """The code, the stop rule that it was planned for, if any, and the share of a round that it should save, if planned."""
+
+    code: Code
+    stop: Stop | None = None
+    saving: float | None = None
+
+
+def resolve(
+    scheme: Any, workers: int | None, latency: Any, dim: int, samples: float = np.inf, worth: float = WORTH
+) -> Resolved:
+    """What a run begins with. samples: of a step, which "auto" can cut into so many. worth: the least saving to be advised."""
     if isinstance(scheme, Plan):
-        return _checked(scheme.code, workers), scheme.stop
+        return Resolved(_checked(scheme.code, workers), scheme.stop)
     if isinstance(scheme, Code):
-        return _checked(scheme, workers), None
+        return Resolved(_checked(scheme, workers))
     if not isinstance(scheme, str):
-        raise Invalid(f'scheme is a code, an expression, a plan, "auto", "adaptive" or "none", but got {scheme!r}.')
-    if scheme not in ("auto", "none", "adaptive"):
-        return _checked(find_code(scheme), workers), None
+        words = ", ".join(f'"{word}"' for word in WORDS)
+        raise Invalid(f"scheme is a code, an expression, a plan, or one of {words}, but got {scheme!r}.")
+    if scheme not in WORDS:
+        return Resolved(_checked(find_code(scheme), workers))
     if workers is None:
         raise Invalid(f'scheme="{scheme}" needs workers=, the number of workers.')
+    if scheme == "balanced":
+        return Resolved(by_speed(workers, latency))
     if scheme in ("none", "adaptive"):  # which begins by waiting for all
-        return uncoded(workers), None
-    return (by_rule(workers), None) if latency is None else _planned(workers, latency, dim, samples)
+        return Resolved(uncoded(workers))
+    return Resolved(by_rule(workers)) if latency is None else _planned(workers, latency, dim, samples, worth)
+
+
+def by_speed(workers: int, latency: Any) -> Code:
+    """Work in proportion to speed, without copies: who is always slow gets less. Waiting for all where workers are alike.
+
+    >>> by_speed(3, np.array([[1.0, 1.0, 2.0]] * 20)).name
+    'heterogeneity_aware([2, 2, 1], s=0, k=24)'
+    """
+    from ..plan.by_speed import speed_plans
+
+    if latency is None:
+        raise Invalid('scheme="balanced" divides the work by speed, so it needs latency=: a trace, its file, or a model.')
+    model = clock(latency)
+    plan = next(speed_plans(model, model, workers, ROUNDS, 0, carry=True), None)
+    return uncoded(workers) if plan is None else plan.code
 
 
 def by_rule(workers: int) -> Code:
@@ -51,17 +86,17 @@ def by_rule(workers: int) -> Code:
     return fractional_repetition(workers, s) if workers % (s + 1) == 0 else cyclic_repetition(workers, s)
 
 
-def _planned(workers: int, latency: Any, dim: int, samples: float) -> tuple[Code, Stop | None]:
+def _planned(workers: int, latency: Any, dim: int, samples: float, worth: float) -> Resolved:
     """What the planner advises for recorded or modelled workers; waiting for all where it says that coding does not help."""
     from ..plan import auto
 
-    advice = auto(recorded(latency), workers, dim=dim)
+    advice = auto(recorded(latency), workers, dim=dim, worth=worth)
     log.info("%s", advice.verdict)
     if advice.chosen is None:
-        return uncoded(workers), None
+        return Resolved(uncoded(workers))
     codes = [one for one in advice.candidates if one.exact and len(one.plan.code.blocks) == 1]
     best = min((one for one in codes if one.plan.code.k <= samples), key=lambda one: one.seen, default=None)
-    return (uncoded(workers), None) if best is None else (best.plan.code, best.plan.stop)
+    return Resolved(uncoded(workers)) if best is None else Resolved(best.plan.code, best.plan.stop, best.saving)
 
 
 def recorded(latency: Any) -> Any:
@@ -74,7 +109,8 @@ def clock(latency: Any) -> Any:
     from ..latency import Replay
 
     source = recorded(latency)
-    return Replay(source.seconds) if isinstance(source, Trace) else source
+    seconds = source.seconds if isinstance(source, Trace) else source
+    return Replay(seconds) if isinstance(seconds, np.ndarray | list) else seconds
 
 
 def _checked(code: Code, workers: int | None) -> Code:

@@ -25,6 +25,7 @@ from .stages import backward_order, joints
 
 if TYPE_CHECKING:
     from ..adaptive.master import AdaptiveMaster
+    from ..adaptive.trial import Trial
     from .coded import Coded
 
 log = logging.getLogger("unstraggle")
@@ -59,6 +60,15 @@ def adaptive_master(run: Coded, make: Make, stop: Stop | None, samples: int, opt
     from ..adaptive.master import AdaptiveMaster
 
     return AdaptiveMaster(run.code.n, lambda code: make(run.take(code)), samples=samples, **options)
+
+
+def trying_master(
+    trial: Trial, run: Coded, make: Make, stop: Stop | None, samples: int, options: dict[str, Any]
+) -> AdaptiveMaster:
+    """A master that tries the code of the run before it goes on with it."""
+    from ..adaptive.master import AdaptiveMaster
+
+    return AdaptiveMaster(run.code.n, lambda code: make(run.take(code)), decider=trial, **options)
 
 
 def first_layout(model: nn.Module, code: Code, statistics: str) -> Layout:
