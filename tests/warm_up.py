@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from unstraggle import codes, latency, parse_code, plan, simulate
+from unstraggle import codes, latency, parse_code, plan, simulate, trace
 from unstraggle.quantizers import QSGD, Sign
 from unstraggle.runtime.sums import SHORT, weighted_sum
 from unstraggle.testing import check_code
@@ -44,7 +44,7 @@ def simulations():
 def plans():
     for link in ({}, {"round_trip": 0.004}, {"dim": 1000, "bandwidth": 1e6}):
         plan.auto(MODEL, n=4, rounds=100, **link)
-    plan.auto(np.random.default_rng(0).exponential(size=(40, 4)), rounds=100)
+    plan.auto(trace.from_seconds(np.random.default_rng(0).exponential(size=(40, 4, 2)), work=0.5))
     plan.block_sizes(MODEL, 6, dim=1000)
 
 

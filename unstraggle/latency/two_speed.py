@@ -38,7 +38,7 @@ class TwoSpeed(Family):
             raise Invalid(f"{type(self).__name__} needs a probability 0 <= p <= 1, but got p={self.p!r}.")
 
     def quantile(self, lower: Times, upper: Times) -> Times:
-        return np.where(upper > self.p, self.fast, self.slow)
+        return np.where(upper > self.p, float(self.fast), float(self.slow))  # whole numbers would need kernels of their own
 
     def survival(self, work: Any, deadline: Any) -> Times:
         time = np.asarray(deadline) / work
