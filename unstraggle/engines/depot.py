@@ -59,10 +59,10 @@ class Depot:
         side = self._side(order.round)
         number = side[:8].view(np.int64)
         if number[0] != order.round:
-            where = side[SIDE_HEAD : SIDE_HEAD + self._bytes].view(self._dtype)
-            if order.params.ctypes.data != where.ctypes.data:
+            where, params = side[SIDE_HEAD : SIDE_HEAD + self._bytes].view(self._dtype), np.asarray(order.params)
+            if params.ctypes.data != where.ctypes.data:
                 number[0] = -1
-                np.copyto(where, order.params)
+                np.copyto(where, params)
             number[0] = order.round
         return self._sides.place(order.round % 2 * side_size(self._bytes))
 

@@ -133,13 +133,16 @@ class MPI:
 
     def _follow(self, steps: list[Step]) -> None:
         """Bring long parameters to hosts, and orders to who finds them there."""
+        made: dict[bytes, Bytes] = {}
         for step in steps:
             order, place, carried = self._order, OWN, []  # type: Order, bytes, list[tuple[int, Bytes]]
             if isinstance(step, Carry):
                 carried = [(PARAMS, self._depot.parcel(order.round))]
             else:
                 place = step.place or self._depot.write(order)
-            self._give(step.worker, [*carried, (ORDER_AT, pack_order(order, self._origin, place))])
+            if place not in made:
+                made[place] = pack_order(order, self._origin, place)
+            self._give(step.worker, [*carried, (ORDER_AT, made[place])])
 
     def _give(self, worker: int, parcels: list[tuple[int, Bytes]]) -> None:
         self._seats[worker].waiting = self._round, parcels

@@ -187,7 +187,8 @@ class Worker:
 
     def _take_order(self, share: Share) -> None:
         job, self._order = self._order, None
-        assert job is not None
+        if job is None:  # the other thread has heard that the engine is closed
+            return
         self._round = job.round
         if self._cancelled >= self._round:
             return
@@ -198,9 +199,8 @@ class Worker:
         self._pace.reset()
 
     def _run(self, share: Share, job: Job) -> None:
-        assert self._dock is not None
-        self._keeps = job.pull
-        begin = partial(self._dock.begin, job.round, kind=share.dtype) if self._dock.shares else None
+        dock, self._keeps = self._dock, job.pull
+        begin = partial(dock.begin, job.round, kind=share.dtype) if dock is not None and dock.shares else None
         run(share, job, self._keep if job.pull else self.send, self.stopped, self.wait, begin)
 
     # Where messages are fetched
