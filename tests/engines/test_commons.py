@@ -159,10 +159,10 @@ def order(round: int, params: np.ndarray) -> Order:
 @needs_memory
 def test_parameters_of_two_rounds_stand_side_by_side() -> None:
     depot, dock = Depot(CODE, DIM, KIND), Dock(0, DIM, KIND)
-    places = [depot.write(order(round, np.full(DIM, float(round)))) for round in (0, 1)]
+    places = [depot.write(order(round, np.full(DIM, 5.0 + round))) for round in (0, 1)]
     first, second = (dock.params(round, places[round]) for round in (0, 1))
     assert first is not None and second is not None and not first.flags.writeable
-    assert set(first) == {0.0} and set(second) == {1.0}
+    assert set(first) == {5.0} and set(second) == {6.0}
     assert dock.params(2, places[0]) is None, "of another round"
     side = depot.lend(2)
     assert dock.params(0, places[0]) is None, "it is being overwritten"

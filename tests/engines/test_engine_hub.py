@@ -204,7 +204,7 @@ def test_who_lags_behind_gets_the_newest_order_only(wide_hub: Hub) -> None:
         hub.order(Order(round, round, np.full(dim, float(round))), [0])
         hub.cancel(round, [0])
     seen: list[tuple[wire.Head, float]] = []
-    reader = threading.Thread(target=read_until_cancelled, args=(client, 9, seen))
+    reader = threading.Thread(target=read_until, args=(client, wire.CANCEL, 9, seen))
     reader.start()
     until(hub, lambda: not reader.is_alive())
     orders = [(what.round, last) for what, last in seen if what.kind == wire.PARAMS]
@@ -213,9 +213,9 @@ def test_who_lags_behind_gets_the_newest_order_only(wide_hub: Hub) -> None:
     assert orders == sorted(orders) and all(round == last for round, last in orders)
 
 
-def read_until_cancelled(client: socket.socket, round: int, seen: list[tuple[wire.Head, float]]) -> None:
+def read_until(client: socket.socket, kind: int, round: int, seen: list[tuple[wire.Head, float]]) -> None:
     """Records with the last number of their bodies."""
-    while not seen or (seen[-1][0].kind, seen[-1][0].round) != (wire.CANCEL, round):
+    while not seen or (seen[-1][0].kind, seen[-1][0].round) != (kind, round):
         what, body = wire.read_record(client, lambda what: np.empty(what.size, np.uint8))
         seen.append((what, float(body[-8:].view(float)[0]) if what.size else -1.0))
 
@@ -289,6 +289,19 @@ def test_parameters_go_once_to_another_host(long_hub: Hub, monkeypatch: pytest.M
     monkeypatch.setattr(machines.workers[1]._dock, "_find", lambda place: None)
     machines.round(3)
     assert counted[wire.PARAMS] == 5, "who does not find them gets its own"
+
+
+def test_another_worker_carries_when_the_first_one_is_gone(long_hub: Hub) -> None:
+    hub = long_hub
+    hub.begin(0)
+    first, second = worker_of(hub, 0), worker_of(hub, 1)
+    hub.order(Order(0, 0, np.full(LONG, 5.0)), [0, 1])
+    first.close()
+    seen: list[tuple[wire.Head, float]] = []
+    reader = threading.Thread(target=read_until, args=(second, wire.ORDER_AT, 0, seen))
+    reader.start()
+    until(hub, lambda: not reader.is_alive())
+    assert [what.kind for what, _ in seen] == [wire.OFFER, wire.PARAMS, wire.ORDER_AT] and seen[1][1] == 5.0
 
 
 def test_workers_that_see_no_memory_get_all_over_the_wire(

@@ -16,6 +16,8 @@ from .commons import LONG, PLACE, Commons
 
 SIDE_HEAD = 64
 """Bytes before parameters: the round that they are of, as an int64."""
+NONE = -1
+"""In place of a round: what stands there is of none."""
 ROW = 4
 """Numbers of a row of a table of slots: message, where its frame begins, its bytes, and where in it the payload begins."""
 ALIGN = 64
@@ -36,6 +38,8 @@ class Depot:
         self._dtype, self._bytes = dtype, dim * dtype.itemsize
         self.long = self._bytes >= LONG
         self._sides = Commons(2 * side_size(self._bytes), read_only=True) if self.long else None
+        for side in (0, 1) if self.long else ():
+            self._side(side)[:8].view(np.int64)[0] = NONE
         tasks = np.bincount(code.tasks.worker, minlength=code.n)[code.messages.worker]
         heads = [frame.head_size(int(count)) for count in tasks]
         sizes = payload_sizes(code, dim, dtype)
@@ -50,7 +54,7 @@ class Depot:
         if self._sides is None:
             return None
         side = self._side(round)
-        side[:8].view(np.int64)[0] = -1
+        side[:8].view(np.int64)[0] = NONE
         return side[SIDE_HEAD : SIDE_HEAD + self._bytes].view(self._dtype)
 
     def write(self, order: Order) -> bytes:
@@ -61,7 +65,7 @@ class Depot:
         if number[0] != order.round:
             where, params = side[SIDE_HEAD : SIDE_HEAD + self._bytes].view(self._dtype), np.asarray(order.params)
             if params.ctypes.data != where.ctypes.data:
-                number[0] = -1
+                number[0] = NONE
                 np.copyto(where, params)
             number[0] = order.round
         return self._sides.place(order.round % 2 * side_size(self._bytes))
