@@ -21,6 +21,8 @@ from unstraggle.engines import Chaos
 from unstraggle.testing import check_engine
 
 LATE = 60.0
+LONG = 10**4
+"""Coordinates of parameters and messages that stand in shared memory, where processes have some."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +149,10 @@ def a_task_that_holds_the_interpreter_lock_is_waited_for(bench):
 def who_is_rounds_behind_harms_nobody(bench):
     """Worker 0 is two rounds behind and more. What it makes of parameters that may have changed is not used."""
     code = codes.cyclic_repetition(3, s=1)
-    with Master(code, bench.make(Lazy(3, seconds=0.3))) as master:
+    with Master(code, bench.make(Lazy(3, LONG, seconds=0.3))) as master:
         for step in range(30):
             value = float(step + 1)
-            estimate = master.gradient(np.full(8, value), delays=np.array([0.0, 0.03, 0.03]))
+            estimate = master.gradient(np.full(LONG, value), delays=np.array([0.0, 0.03, 0.03]))
             np.testing.assert_allclose(estimate.gradient, 6 * value)
 
 
@@ -180,10 +182,10 @@ def a_paused_master_loses_nobody(bench):
 
 def tasks_are_handed_out_and_a_slow_worker_does_fewer(bench):
     """Worker 0 is in a task of an earlier round when most rounds begin; the others do what it does not."""
-    problem = Slow(12, seconds=0.2)
+    problem = Slow(12, LONG, seconds=0.2)
     with Master(codes.work_conserving(3, load=3, pieces=4), bench.make(problem)) as master:
         for _ in range(6):
-            estimate = run(master)
+            estimate = run(master, LONG)
             np.testing.assert_allclose(estimate.gradient, problem.total)
             assert estimate.exact and estimate.messages <= 3
 
@@ -224,9 +226,9 @@ def handed_tasks_under_chaos(bench):
 def messages_are_fetched(bench):
     """Only those that are used, whatever the code and the stop rule."""
     for code, most in ((codes.fractional_repetition(4, s=1), 2), (codes.cyclic_repetition(4, s=1), 4), (codes.uncoded(4), 4)):
-        with Master(code, bench.make(Constant(4)), transfer="pull") as master:
+        with Master(code, bench.make(Constant(4, LONG)), transfer="pull") as master:
             for _ in range(3):
-                estimate = run(master)
+                estimate = run(master, LONG)
                 np.testing.assert_allclose(estimate.gradient, 10.0)
                 assert estimate.exact and estimate.messages <= most
     with Master(codes.ignore_stragglers(3), bench.make(Constant(3)), Count(2), transfer="pull") as master:
@@ -288,9 +290,9 @@ class KillsWhoIsAsked(Chaos):
 def who_is_killed_between_announcing_and_sending_is_replaced(bench):
     """By another copy, or by what its successor computes."""
     for code in (codes.fractional_repetition(4, s=1), codes.uncoded(4)):
-        with Master(code, KillsWhoIsAsked(bench.make(Constant(4))), transfer="pull") as master:
+        with Master(code, KillsWhoIsAsked(bench.make(Constant(4, LONG))), transfer="pull") as master:
             for _ in range(3):
-                estimate = run(master)
+                estimate = run(master, LONG)
                 np.testing.assert_allclose(estimate.gradient, 10.0)
                 assert estimate.exact
             assert master.engine.killed is not None
@@ -298,13 +300,13 @@ def who_is_killed_between_announcing_and_sending_is_replaced(bench):
 
 def a_worker_that_dies_gives_its_tasks_back(bench):
     """Four kills in ten rounds, while tasks and sums are on their way."""
-    problem = Constant(16, seconds=0.02)
+    problem = Constant(16, LONG, seconds=0.02)
     engine = bench.make(problem)
     with Master(codes.work_conserving(4, load=4, pieces=4), engine) as master:
         for step in range(10):
             if step % 2 and (pid := engine.pid(step % 4)) is not None and step < 9:
                 threading.Timer(0.015 * step, os.kill, (pid, signal.SIGKILL)).start()
-            estimate = run(master)
+            estimate = run(master, LONG)
             np.testing.assert_allclose(estimate.gradient, problem.total)
             assert estimate.exact
 
@@ -315,20 +317,20 @@ def contract_with_kills(bench):
 
 
 def a_killed_worker_is_lost_and_comes_back(bench):
-    engine = bench.make(Constant(4))
+    engine = bench.make(Constant(4, LONG))
     with Master(codes.cyclic_repetition(4, s=1), engine) as master:
-        run(master)
+        run(master, LONG)
         for seconds in (1.0, 5.0, 25.0):  # a busy machine may take longer to notice
-            until(lambda: not run(master, delays=np.full(4, 0.05)).lost)
+            until(lambda: not run(master, LONG, delays=np.full(4, 0.05)).lost)
             before = engine.pid(2)
             threading.Timer(0.3, os.kill, (before, signal.SIGKILL)).start()
-            estimate = run(master, delays=np.array([seconds, seconds, LATE, seconds]))
+            estimate = run(master, LONG, delays=np.array([seconds, seconds, LATE, seconds]))
             np.testing.assert_allclose(estimate.gradient, 10.0)
             if estimate.lost:
                 break
         assert estimate.lost == (2,)
-        until(lambda: not run(master, delays=np.full(4, 0.05)).lost)
-        assert run(master, delays=np.array([LATE, 0, 0, 0])).got.tolist() == [False, True, True, True]
+        until(lambda: not run(master, LONG, delays=np.full(4, 0.05)).lost)
+        assert run(master, LONG, delays=np.array([LATE, 0, 0, 0])).got.tolist() == [False, True, True, True]
         assert engine.pid(2) not in (None, before)
 
 

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,11 +14,14 @@ import numpy as np
 import pytest
 
 from unstraggle import codes
-from unstraggle.engines import Message, Order, wire
+from unstraggle.engines import Message, Order, dock, ray_worker, wire
+from unstraggle.engines.commons import machine
 from unstraggle.engines.hub import Hub
 from unstraggle.engines.ray_worker import Post, Worker
-from unstraggle.runtime import frame
+from unstraggle.runtime import frame, words
 from unstraggle.runtime.events import Failed, Joined, Lost
+
+from ..problems import Constant
 
 DIM = 8
 CODE = codes.uncoded(2)
@@ -200,29 +204,128 @@ def test_who_lags_behind_gets_the_newest_order_only(wide_hub: Hub) -> None:
         hub.order(Order(round, round, np.full(dim, float(round))), [0])
         hub.cancel(round, [0])
     seen: list[tuple[wire.Head, float]] = []
-    reader = threading.Thread(target=read_until_cancelled, args=(client, 9, seen))
+    reader = threading.Thread(target=read_until, args=(client, wire.CANCEL, 9, seen))
     reader.start()
     until(hub, lambda: not reader.is_alive())
-    orders = [(what.round, last) for what, last in seen if what.kind == wire.ORDER]
+    orders = [(what.round, last) for what, last in seen if what.kind == wire.PARAMS]
+    assert [what.round for what, _ in seen if what.kind == wire.ORDER_AT] == [round for round, _ in orders]
     assert orders[-1] == (9, 9.0) and len(orders) < 10, orders
     assert orders == sorted(orders) and all(round == last for round, last in orders)
 
 
-def read_until_cancelled(client: socket.socket, round: int, seen: list[tuple[wire.Head, float]]) -> None:
+def read_until(client: socket.socket, kind: int, round: int, seen: list[tuple[wire.Head, float]]) -> None:
     """Records with the last number of their bodies."""
-    while not seen or (seen[-1][0].kind, seen[-1][0].round) != (wire.CANCEL, round):
+    while not seen or (seen[-1][0].kind, seen[-1][0].round) != (kind, round):
         what, body = wire.read_record(client, lambda what: np.empty(what.size, np.uint8))
         seen.append((what, float(body[-8:].view(float)[0]) if what.size else -1.0))
 
 
-def test_an_order_that_was_overtaken_by_a_newer_one_is_dropped(hub: Hub) -> None:
-    """Large parameters go by Ray's object store, but for a worker that lags behind: one way may overtake the other."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(Worker, 0, Post(hub._door.getsockname(), hub.token, 1, DIM, "<f8"))
-        until(hub, lambda: hub.seats[0].link is not None and coming.done())
-    worker, params = coming.result(), np.zeros(DIM)
-    worker.take(4, 0, 0.0, None, params)
-    head, body = wire.Head(wire.ORDER, 0, 3, 0.0, 0), wire.STEP.pack(0, 0.0, 0, 0.0, 0, 0) + params.tobytes()
-    worker._heed(head, np.frombuffer(body, np.uint8))
-    assert worker._pending is not None and worker._pending.round == 4
-    worker._sock.close()
+LONG = 20_000
+"""float64 coordinates that stand in shared memory."""
+
+
+class Machines:
+    """Workers of the Ray engine in threads of this process, which say that they are on the machines that they are told."""
+
+    def __init__(self, hub: Hub, monkeypatch: pytest.MonkeyPatch, machines: tuple[str, ...]) -> None:
+        self.hub, self.workers = hub, []  # type: Hub, list[Worker]
+        hub.begin(0)
+        for number, name in enumerate(machines):
+            monkeypatch.setattr(ray_worker, "machine", lambda name=name: name)
+            with ThreadPoolExecutor(1) as pool:
+                post = Post(hub._door.getsockname(), hub.token, 1, LONG, "<f8", True)
+                coming = pool.submit(Worker, number, post)
+                until(hub, coming.done)
+            self.workers.append(coming.result())
+            self.workers[-1]._leave = lambda why: None  # type: ignore[method-assign, assignment, return-value]
+            share = CODE.program(number), Constant(2, dim=LONG), (slice(0, LONG),), np.dtype("f8")
+            self.workers[-1].prepare(*share)
+            until(hub, lambda number=number: hub.roster.is_ready(number))
+        hub.events.clear()
+
+    def round(self, number: int) -> list[Message]:
+        """The messages of a round."""
+        self.hub.begin(number)
+        self.hub.order(Order(number, number, np.full(LONG, float(number))), range(len(self.workers)))
+        until(self.hub, lambda: len(self.hub.events) == len(self.workers))
+        messages = [event for event in self.hub.events if isinstance(event, Message)]
+        self.hub.events.clear()
+        assert sorted(message.payload.view(float)[-1] for message in messages) == [1.0, 2.0]
+        return messages
+
+
+@pytest.fixture
+def long_hub() -> Iterator[Hub]:
+    yield from opened(LONG)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """Records of each kind that the master sends."""
+    kinds: Counter[int] = Counter()
+    send = wire.Link.send
+
+    def counting(self: wire.Link, *parts: wire.Part, newest: bool = False) -> bool:
+        kinds.update(wire.HEAD.unpack(part)[0] for part in parts if len(part) == wire.HEAD.size)
+        return send(self, *parts, newest=newest)
+
+    monkeypatch.setattr(wire.Link, "send", counting)
+    return kinds
+
+
+def test_on_one_host_only_notes_travel(long_hub: Hub, monkeypatch: pytest.MonkeyPatch, counted: Counter[int]) -> None:
+    machines = Machines(long_hub, monkeypatch, (machine(), machine()))
+    for number in range(3):
+        for one in machines.round(number):
+            assert one.checksum is None, "it stands in shared memory"
+    assert counted[wire.ORDER_AT] == 6 and not counted[wire.PARAMS] and not counted[wire.ORDER]
+
+
+def test_parameters_go_once_to_another_host(long_hub: Hub, monkeypatch: pytest.MonkeyPatch, counted: Counter[int]) -> None:
+    machines = Machines(long_hub, monkeypatch, ("another", "another"))
+    for number in range(3):
+        machines.round(number)
+    assert counted[wire.PARAMS] == 3 and counted[wire.ORDER_AT] == 6
+    monkeypatch.setattr(machines.workers[1]._dock, "_find", lambda place: None)
+    machines.round(3)
+    assert counted[wire.PARAMS] == 5, "who does not find them gets its own"
+
+
+def test_another_worker_carries_when_the_first_one_is_gone(long_hub: Hub) -> None:
+    hub = long_hub
+    hub.begin(0)
+    first, second = worker_of(hub, 0), worker_of(hub, 1)
+    hub.order(Order(0, 0, np.full(LONG, 5.0)), [0, 1])
+    first.close()
+    seen: list[tuple[wire.Head, float]] = []
+    reader = threading.Thread(target=read_until, args=(second, wire.ORDER_AT, 0, seen))
+    reader.start()
+    until(hub, lambda: not reader.is_alive())
+    assert [what.kind for what, _ in seen] == [wire.OFFER, wire.PARAMS, wire.ORDER_AT] and seen[1][1] == 5.0
+
+
+def test_workers_that_see_no_memory_get_all_over_the_wire(
+    long_hub: Hub, monkeypatch: pytest.MonkeyPatch, counted: Counter[int]
+) -> None:
+    monkeypatch.setattr(dock, "found", lambda *_, **__: None)
+    machines = Machines(long_hub, monkeypatch, (machine(), machine()))
+    for number in range(2):
+        assert all(one.checksum is not None for one in machines.round(number))
+    assert counted[wire.PARAMS] == 4
+
+
+def test_notes_of_messages_that_are_not_there_end_the_connection(long_hub: Hub) -> None:
+    for record in (
+        wire.head(wire.PLACED, 0, 0, words.DONE.size) + words.done(0, 0, 0),  # nothing stands there
+        wire.head(wire.PLACED, 0, 0, words.DONE.size) + words.done(0, 1, 0),  # it is another worker's
+        wire.head(wire.PLACED, 0, 0, words.DONE.size) + words.done(0, 99, 0),
+        wire.head(wire.PLACED, 0, 0, 3) + b"cut",
+        wire.head(wire.HAVE, 0, 0, 3) + b"cut",
+    ):
+        hub = long_hub
+        hub.roster.__init__(CODE.n, restarts=9, heartbeat=60.0, start_within=60.0, now=time.monotonic())  # type: ignore[misc]
+        hub.begin(0)
+        client = worker_of(hub)
+        client.sendall(record)
+        until(hub, lambda hub=hub: any(isinstance(event, Lost) for event in hub.events))
+        hub.events.clear()

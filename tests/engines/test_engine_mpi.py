@@ -20,8 +20,9 @@ import pytest
 
 from unstraggle import Invalid, codes
 from unstraggle.engines import MPI, Order, mpi_launch, mpi_wire
+from unstraggle.engines.commons import machine
 from unstraggle.engines.mpi import command
-from unstraggle.engines.mpi_order import PING_TIMES, Clock, machine, pack_order, read_order, round_of
+from unstraggle.engines.mpi_order import PING_TIMES, Clock, pack_order, read_order, round_of
 from unstraggle.runtime.serve import Share
 
 from ..problems import Constant

@@ -107,7 +107,7 @@ def test_contract_of_every_kind_of_code(cluster: str) -> None:
     assert check_engine(Ray, faults=False).codes == 16
 
 
-def test_large_parameters_go_by_the_object_store(cluster: str) -> None:
+def test_long_parameters_do_not_wait_for_a_stopped_worker(cluster: str) -> None:
     dim, code = 600_000, codes.fractional_repetition(2, s=1)
     rng = np.random.default_rng(2)
     large = LeastSquares.split(rng.standard_normal((2, dim)), rng.standard_normal(2), 2)

@@ -208,7 +208,9 @@ def across_hosts():
     assert check_engine(MPI, chosen, rounds=2, signals=False).worst_error < 1e-9
     with Master(codes.uncoded(4), MPI(Constant(4, dim=10**5))) as master:
         run(master, dim=10**5)
-        print("seconds", run(master, dim=10**5).wait, flush=True)
+        before = _left()
+        seconds = run(master, dim=10**5).wait
+        print("seconds", seconds, "bytes", _left() - before, flush=True)
     _clocks_agree()
     with Master(codes.cyclic_repetition(4, s=2), MPI(Constant(4), heartbeat=1.0)) as master:
         run(master)
@@ -222,6 +224,11 @@ def across_hosts():
         print("joined", flush=True)
         while True:
             run(master, delays=np.full(4, 0.05))
+
+
+def _left():
+    """Bytes that have left this host."""
+    return int(Path("/sys/class/net/eth0/statistics/tx_bytes").read_text())
 
 
 def _clocks_agree():

@@ -24,27 +24,25 @@ from ..runtime.roster import Roster
 from ..scheme.code import Code
 from ..scheme.program import packed
 from . import wire
+from .commons import OWN, PLACE, machine
+from .depot import Depot
+from .hosts import Carry, Hosts, Step
 from .wire import Head, Link
 
 NOTHING = np.empty(0, np.uint8)
 FROM_GUESTS = {wire.HELLO: wire.TOKEN}
-FROM_WORKERS = {wire.READY: 0, wire.ALIVE: 0, wire.TAKEN: 0, wire.FAILED: wire.REPORT, wire.FINISHED: words.DONE.size}
-FROM_WORKERS[wire.ANNOUNCED] = words.DONE.size
+FROM_WORKERS = {wire.READY: wire.MACHINE, wire.ALIVE: 0, wire.FAILED: wire.REPORT, wire.FINISHED: words.DONE.size}
+FROM_WORKERS |= {wire.ANNOUNCED: words.DONE.size, wire.HAVE: PLACE.size, wire.LACKS: 0, wire.PLACED: words.DONE.size}
 """The most bytes of each kind of record; messages have their own."""
 
 
 @dataclass(eq=False)
 class Seat:
-    """A worker's place: its connection while it has one.
-
-    process: its number, as it says. asked: whether it owes a sign of life. taking: an order has not come to it yet by another
-    way than this connection.
-    """
+    """A worker's place: its connection while it has one. process: its number, as it says. asked: for a sign of life."""
 
     link: Link | None = None
     process: int = -1
     asked: bool = False
-    taking: bool = False
 
 
 class Hub:
@@ -80,6 +78,8 @@ class Hub:
         self._filled: set[int] = set()
         self._guests: set[Link] = set()
         self._selector = selectors.DefaultSelector()
+        self.depot, self.hosts = Depot(code, dim, dtype), Hosts(machine(), self.roster.is_ready)
+        self._order: Order | None = None
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Open the door; gives the address to which workers connect."""
@@ -103,20 +103,43 @@ class Hub:
         """Send an order. It replaces those that a worker has not yet taken, so that a slow one never has many before it."""
         if len(order.context) > wire.CONTEXT:
             raise Invalid(f"What comes with an order has at most {wire.CONTEXT} bytes, but got {len(order.context)}.")
+        self._order = order
+        if self.depot.long:
+            self.depot.write(order)
+            self._follow(self.hosts.order(order.round, workers, time.monotonic()))
+            return
         params = np.array(order.params, self._dtype).view(np.uint8).data
-        step = wire.STEP.pack(order.step, self.origin, len(order.context), *(order.hold or (0.0, 0)), order.pull)
         for worker in workers:
-            delays = self.delays(order, worker)
-            program = b"" if order.code is None else packed(order.code.program(worker))
-            parts = step, b"" if delays is None else delays.tobytes(), params, order.context, program
-            head = wire.head(wire.ORDER, 0 if delays is None else len(delays), order.round, sum(map(len, parts)))
-            self._tell(self.seats[worker].link, head, *parts, newest=True)
+            self._tell(self.seats[worker].link, *self._record(wire.ORDER, order, worker, params), newest=True)
+
+    def _follow(self, steps: Iterable[Step]) -> None:
+        """Bring long parameters to hosts, and orders to who finds them there."""
+        for step in steps:
+            order, place, carried = self._order, OWN, ()  # type: Order | None, bytes, tuple[wire.Part, ...]
+            assert order is not None, "nobody is sent anywhere before the first order"
+            if isinstance(step, Carry):
+                data = self.depot.parcel(order.round).data
+                carried = wire.head(wire.PARAMS, 0, order.round, len(data)), data
+            else:
+                place = step.place or self.depot.write(order)
+            record = self._record(wire.ORDER_AT, order, step.worker, place)
+            self._tell(self.seats[step.worker].link, *carried, *record, newest=True)
+
+    def _record(self, kind: int, order: Order, worker: int, params: wire.Part) -> tuple[wire.Part, ...]:
+        """An order, with parameters or their place."""
+        step = wire.STEP.pack(order.step, self.origin, len(order.context), *(order.hold or (0.0, 0)), order.pull)
+        delays = self.delays(order, worker)
+        program = b"" if order.code is None else packed(order.code.program(worker))
+        parts = step, b"" if delays is None else delays.tobytes(), params, order.context, program
+        head = wire.head(kind, 0 if delays is None else len(delays), order.round, sum(map(len, parts)))
+        return head, *parts
 
     def delays(self, order: Order, worker: int) -> Any:
         """Those of a worker's messages, or None."""
         return None if order.delays is None else np.asarray(order.delays, "<f8")[self.mine[worker]]
 
     def cancel(self, round: int, workers: Iterable[int]) -> None:
+        self.hosts.cancel(workers)
         for worker in workers:
             self._tell(self.seats[worker].link, wire.head(wire.CANCEL, 0, round))
 
@@ -141,6 +164,7 @@ class Hub:
         now = time.monotonic()
         if not self.roster.time_to_look(now):
             return
+        self._follow(self.hosts.late(now))
         for worker, seat in enumerate(self.seats):
             if self.roster.is_ready(worker) and not seat.asked:
                 seat.asked = True
@@ -162,6 +186,7 @@ class Hub:
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
         self._selector.close()
+        self.depot.close()
 
     # What comes
 
@@ -211,10 +236,14 @@ class Hub:
             self.events.append(joined)
         if what.kind == wire.SENT:
             self.events.append(self._message(worker, what, body))
+        elif what.kind == wire.PLACED:
+            self.events.append(self._placed(worker, self._note(worker, body)))
         elif what.kind == wire.READY:
+            self.depot.hide(worker)
+            self.hosts.settle(worker, body.tobytes().decode(errors="replace"))
             self.events.append(self.roster.ready(worker, now))
-        elif what.kind == wire.TAKEN:
-            self.seats[worker].taking = False
+        elif what.kind in (wire.HAVE, wire.LACKS):
+            self._host(worker, what, body, now)
         elif what.kind == wire.FINISHED:
             self.events.append(words.finished(self._note(worker, body), worker, self.clock()))
         elif what.kind == wire.ANNOUNCED:
@@ -226,6 +255,22 @@ class Hub:
         if len(body) != words.DONE.size:
             raise Invalid(f"Worker {worker} says in {len(body)} bytes what it has done, which takes {words.DONE.size}.")
         return body
+
+    def _host(self, worker: int, what: Head, body: Bytes, now: float) -> None:
+        """Parameters have come to a host, or are not where a worker looks for them."""
+        if len(body) != (PLACE.size if what.kind == wire.HAVE else 0):
+            raise Invalid(f"Worker {worker} tells of parameters in {len(body)} bytes.")
+        if what.kind == wire.HAVE:
+            self._follow(self.hosts.have(worker, what.round, body.tobytes(), now))
+        else:
+            self._follow(self.hosts.lacks(worker, what.round, now))
+
+    def _placed(self, worker: int, note: Bytes) -> Message:
+        """A message that stands in shared memory."""
+        round, index, ticket = words.placed(note)
+        if round != self.round:
+            return Message(worker, index, round, self.clock(), NOTHING)
+        return self.depot.message(worker, index, round, ticket, self.clock())
 
     def _message(self, worker: int, what: Head, body: Bytes) -> Message:
         if what.round != self.round:
@@ -248,6 +293,9 @@ class Hub:
         seat = self.seats[what.number]
         link.worker, seat.link, seat.process = what.number, link, what.round
         self._tell(link, wire.head(wire.PING))
+        offer = self.depot.offer(what.number)
+        if offer:
+            self._tell(link, wire.head(wire.OFFER, 0, -1, len(offer)), offer)
         self._greet(what.number)
 
     def _drop(self, link: Link) -> None:
@@ -262,6 +310,8 @@ class Hub:
             self.events.append(lost)
         self.roster.due(time.monotonic())
         self.seats[link.worker] = Seat()
+        self.depot.forget(link.worker)
+        self._follow(self.hosts.leave(link.worker, time.monotonic()))
 
     def _tell(self, link: Link | None, *parts: wire.Part, newest: bool = False) -> None:
         """Send what the connection takes now; the rest follows when it takes more."""

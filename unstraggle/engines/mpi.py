@@ -25,9 +25,12 @@ from ..runtime.roster import Roster
 from ..runtime.serve import share_of
 from ..scheme.code import Code
 from .base import prepared
+from .commons import OWN, PLACE, machine
+from .depot import Depot
+from .hosts import Carry, Hosts, Step
 from .mpi_launch import FAREWELL, is_gone, is_sibling, wire
 from .mpi_launch import command as command
-from .mpi_order import NUMBER, PING_TIMES, machine, pack_order
+from .mpi_order import NUMBER, PING_TIMES, pack_order, round_of
 from .mpi_wire import (
     ANNOUNCED,
     CANCEL,
@@ -36,8 +39,13 @@ from .mpi_wire import (
     FAILED,
     FINISHED,
     FRAME,
+    HAVE,
+    LACKS,
     ORDER,
+    ORDER_AT,
+    PARAMS,
     PING,
+    PLACED,
     PONG,
     READY,
     SETUP,
@@ -65,7 +73,7 @@ class Seat:
     told: int = -1
     owes: int = 0
     sent: list[Sent | None] = field(default_factory=list)
-    waiting: tuple[int, Bytes] | None = None
+    waiting: tuple[int, list[tuple[int, Bytes]]] | None = None
 
 
 @door
@@ -97,6 +105,7 @@ class MPI:
         self.problem, found = prepared(self.problem, code), wire(code.n)
         if found.engine is not None:
             raise Invalid("Ranks serve one engine at a time, and another one is open. Close that one first.")
+        self._depot = Depot(code, self.problem.dim, np.dtype(self.problem.dtype))
         self._code, self._wire, found.engine = code, found, self
         alive = [rank for rank in range(1, found.size) if rank not in found.dead]
         self._spare, self._buried = alive[code.n :], len(found.dead)
@@ -112,11 +121,39 @@ class MPI:
         if order.round != self._round:
             self._round, self._origin, self._pull = order.round, time.monotonic(), order.pull
             self._roster.begin(self._origin)
-        data = pack_order(order, self._origin)
-        for worker in range(self._code.n) if order.workers is None else order.workers:
-            if self._roster.is_ready(worker):
-                self._seats[worker].waiting = order.round, data
-                self._post(self._seats[worker])
+        workers = range(self._code.n) if order.workers is None else order.workers
+        self._order, ready = order, [worker for worker in workers if self._roster.is_ready(worker)]
+        if self._depot.long:
+            self._depot.write(order)
+            self._follow(self._hosts.order(order.round, ready, time.monotonic()))
+            return
+        parcels = [(ORDER, pack_order(order, self._origin))]
+        for worker in ready:
+            self._give(worker, parcels)
+
+    def _follow(self, steps: list[Step]) -> None:
+        """Bring long parameters to hosts, and orders to who finds them there."""
+        made: dict[bytes, Bytes] = {}
+        for step in steps:
+            order, place, carried = self._order, OWN, []  # type: Order, bytes, list[tuple[int, Bytes]]
+            if isinstance(step, Carry):
+                carried = [(PARAMS, self._depot.parcel(order.round))]
+            else:
+                place = step.place or self._depot.write(order)
+            if place not in made:
+                made[place] = pack_order(order, self._origin, place)
+            self._give(step.worker, [*carried, (ORDER_AT, made[place])])
+
+    def _give(self, worker: int, parcels: list[tuple[int, Bytes]]) -> None:
+        self._seats[worker].waiting = self._round, parcels
+        self._post(self._seats[worker])
+
+    def lend(self, round: int) -> Any:
+        """Memory from which workers of this host read, where parameters are long."""
+        return self._depot.lend(round)
+
+    def gather(self, code: Code) -> Any:
+        return None
 
     def next(self, until: float | None) -> list[Incoming]:
         assert self._wire is not None
@@ -137,6 +174,7 @@ class MPI:
             self._tell(self._seats[word.worker], TELL, words.packed(word))
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
+        self._hosts.cancel(workers)
         for seat in (self._seats[worker] for worker in workers if self._seats):
             if seat.waiting is not None and seat.waiting[0] <= round:
                 seat.waiting = None
@@ -157,6 +195,7 @@ class MPI:
             self._tell(seat, CLOSE, b"")
         self._starter.end()
         self._starter.join(FAREWELL)
+        self._depot.close()
         self._wire.engine, self._wire, self._seats = None, None, []
 
     # Starting
@@ -165,6 +204,7 @@ class MPI:
         assert self._wire is not None
         now, times = time.monotonic(), {"heartbeat": self._heartbeat, "start_within": self._start_within}
         self._roster = Roster(self._code.n, restarts=math.inf, now=now, **times)
+        self._hosts = Hosts(machine(), self._roster.is_ready)
         self._starter = Starter(self._set_up)
         for worker in range(self._code.n):
             self._starter.ask(worker)
@@ -181,7 +221,7 @@ class MPI:
     def _set_up(self, worker: int) -> bytes:
         """What a rank gets at first, its share: it says READY when it has what it needs. Pickled by the starter's thread."""
         share = share_of(self.problem, self._code, worker)
-        return pickle.dumps((share, machine(), self._heartbeat / 5), protocol=5)
+        return pickle.dumps((share, machine(), self._heartbeat / 5, self._depot.offer(worker)), protocol=5)
 
     # To the workers
 
@@ -195,9 +235,9 @@ class MPI:
         seat.sent = [sent for sent in seat.sent if not self._wire.left(sent)]
         if seat.waiting is None or len(seat.sent) >= IN_FLIGHT:
             return
-        (seat.told, data), seat.waiting = seat.waiting, None
+        (seat.told, parcels), seat.waiting = seat.waiting, None
         seat.owes = seat.messages
-        seat.sent.append(self._tell(seat, ORDER, data, taken=True))
+        seat.sent += [self._tell(seat, kind, data, taken=True) for kind, data in parcels]
 
     # From the workers
 
@@ -235,6 +275,12 @@ class MPI:
             self._events.append(joined)
         if parcel.kind == FRAME:
             self._events.append(self._message(seat, worker, parcel.data, now - self._origin))
+        elif parcel.kind == PLACED:
+            self._events.append(self._placed(seat, worker, parcel.data, now - self._origin))
+        elif parcel.kind == HAVE and len(parcel.data) == NUMBER.size + PLACE.size:
+            self._follow(self._hosts.have(worker, round_of(parcel.data), parcel.data[NUMBER.size :].tobytes(), now))
+        elif parcel.kind == LACKS:
+            self._follow(self._hosts.lacks(worker, round_of(parcel.data), now))
         elif parcel.kind == FINISHED:
             self._events.append(words.finished(parcel.data, worker, now - self._origin))
         elif parcel.kind == ANNOUNCED:
@@ -246,6 +292,8 @@ class MPI:
         elif parcel.kind == READY:
             about = json.loads(parcel.data.tobytes())
             seat.pid = int(about["pid"]) if about["machine"] == machine() else 0
+            self._depot.hide(worker)
+            self._hosts.settle(worker, str(about["machine"]))
             self._events.append(self._roster.ready(worker, now))
         elif parcel.kind == FAILED:
             self._fail(worker, parcel.data.tobytes(), now, opening)
@@ -269,8 +317,21 @@ class MPI:
             return Failed(worker, now, self._round, str(error))
         if message.round != self._round:
             return Message(worker, message.index, message.round, now, NOTHING)
-        seat.owes = seat.owes if self._pull else max(0, seat.owes - 1)
         message.payload.flags.writeable = False
+        return self._counted(seat, message)
+
+    def _placed(self, seat: Seat, worker: int, note: Bytes, now: float) -> Incoming:
+        """The message of a note, which stands in shared memory."""
+        round, index, ticket = words.placed(note)
+        if round != self._round:
+            return Message(worker, index, round, now, NOTHING)
+        try:
+            return self._counted(seat, self._depot.message(worker, index, round, ticket, now))
+        except Invalid as error:
+            return Failed(worker, now, self._round, str(error))
+
+    def _counted(self, seat: Seat, message: Message) -> Message:
+        seat.owes = seat.owes if self._pull else max(0, seat.owes - 1)
         return message
 
     # Ranks that die or hang
@@ -286,6 +347,7 @@ class MPI:
                     self._lose(worker, now, again=bool(self._spare))
                     if self._spare:
                         self._seats[worker] = Seat(self._spare.pop(0), seat.messages)
+                    self._follow(self._hosts.leave(worker, now))
         for worker in self._roster.due(now):
             self._starter.ask(worker)
 
@@ -300,6 +362,7 @@ class MPI:
         assert self._wire is not None
         if not self._roster.time_to_look(now):
             return
+        self._follow(self._hosts.late(now))
         for worker, seat in enumerate(self._seats):
             if seat.pid and is_gone(seat.pid):  # it has left by itself, as by exit(): MPI tells of those only that were killed
                 self._wire.dead.add(seat.rank)

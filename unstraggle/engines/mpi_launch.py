@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import Invalid
-from .mpi_order import machine
+from .commons import machine
 from .mpi_wire import BYE, EXIT, Pace, Wire, library, require_mpi4py
 
 USAGE = "mpiexec -n RANKS python -m unstraggle.engines.mpi SCRIPT [ARGUMENTS...]   (or -m MODULE in place of SCRIPT)"

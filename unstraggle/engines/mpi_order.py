@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import math
-import os
-import platform
 import struct
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..runtime.message import Bytes, Order
 from ..runtime.serve import Job, Share
 from ..scheme.program import packed, unpacked
+from .commons import PLACE, machine
 
 HEAD = struct.Struct("<qqdqqqdqq")
 """round, step, when it began on the master's clock, delays, bytes of the parameters and of the context, hold, pull; then delays
@@ -31,10 +28,12 @@ ASK_AGAIN = 60.0
 """Seconds after which it asks again: clocks drift by some seconds a day."""
 
 
-def pack_order(order: Order, origin: float) -> Bytes:
-    """An order for all workers: a copy, so that the caller may change its parameters while they are on their way."""
+def pack_order(order: Order, origin: float, place: bytes = b"") -> Bytes:
+    """An order for all workers: a copy, so that the caller may change its parameters while they are on their way.
+
+    place: where the parameters stand, in place of these."""
     delays = np.empty(0) if order.delays is None else np.ascontiguousarray(order.delays, "<f8")
-    params = np.ascontiguousarray(order.params).view(np.uint8)
+    params = np.frombuffer(place, np.uint8) if place else np.ascontiguousarray(order.params).view(np.uint8)
     programs = b"" if order.code is None else b"\n".join(packed(order.code.program(w)) for w in range(order.code.n))
     hold = order.hold or (0.0, 0)
     head = HEAD.pack(order.round, order.step, origin, len(delays), params.nbytes, len(order.context), *hold, order.pull)
@@ -42,32 +41,30 @@ def pack_order(order: Order, origin: float) -> Bytes:
     return np.concatenate([np.frombuffer(piece, np.uint8) for piece in pieces if len(piece)])
 
 
-def read_order(data: Bytes, share: Share, offset: float) -> Job:
-    """The job in an order. offset: this worker's clock minus the master's."""
+def read_order(data: Bytes, share: Share, offset: float, params: NDArray[Any] | None = None) -> Job:
+    """The job in an order. offset: this worker's clock minus the master's. params: those at the place that it says."""
     round, step, origin, count, size, more, seconds, after, pull = HEAD.unpack_from(data.data)
     start = HEAD.size + 8 * count
     mine = [message.index for message in share.program.messages]
     delays = data[HEAD.size : start].view("<f8")[mine] if count else None
-    params = data[start : start + size].view(share.problem.dtype)
-    params.flags.writeable = False
+    if params is None:
+        params = data[start : start + size].view(share.problem.dtype)
+        params.flags.writeable = False
     context = data[start + size : start + size + more].tobytes()
     programs = data[start + size + more :].tobytes()
     program = unpacked(programs.split(b"\n")[share.worker]) if programs else None
     return Job(round, step, params, origin + offset, delays, program, context, (seconds, after), bool(pull))
 
 
+def place_of(data: Bytes) -> bytes:
+    """Where the parameters of an order stand."""
+    start = HEAD.size + 8 * HEAD.unpack_from(data.data)[3]
+    return data[start : start + PLACE.size].tobytes()
+
+
 def round_of(data: Bytes) -> int:
     """The round of an order or a cancellation."""
     return int(NUMBER.unpack_from(data.data)[0])
-
-
-@functools.cache
-def machine() -> str:
-    """Processes with the same value share a clock and process numbers: the same host, kernel and process namespace."""
-    parts = [platform.node()]
-    with contextlib.suppress(OSError):  # other systems than Linux have no such files
-        parts += [Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid")]
-    return " ".join(parts)
 
 
 class Clock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +15,14 @@ from ..errors import Invalid, UnstraggleError
 from ..runtime.message import Bytes
 
 READY, FRAME, FAILED, BEAT, PING, BYE, FINISHED = range(1, 8)
-"""Kinds of parcels to the master, and one more: ANNOUNCED."""
+"""Kinds of parcels to the master, and some more:"""
+ANNOUNCED, PLACED, HAVE, LACKS = range(15, 19)
 SETUP, ORDER, CANCEL, CLOSE, PONG, EXIT, TELL = range(8, 15)
-"""Kinds of parcels to a worker."""
-ANNOUNCED = 15
+"""Kinds of parcels to a worker, and some more:"""
+PARAMS, ORDER_AT = range(19, 21)
 
-ENGINES = 2000
-"""A tag is 16 * (number of the engine modulo this) + kind: every MPI has tags up to 32767."""
+KINDS, ENGINES = 32, 1000
+"""A tag is KINDS * (number of the engine modulo ENGINES) + kind: every MPI has tags up to 32767."""
 PART = 0.02
 """The longest pause between two looks at the wire, of the time waited so far."""
 AT_ONCE = 256
@@ -87,7 +89,7 @@ class Sent:
 class Wire:
     """Parcels to and from other ranks. Ranks that died are in `dead`; `heard` says when each one last gave a sign of life.
 
-    engine: the one that is open on this wire.
+    engine: the one that is open on this wire. room(tag, size): where parcels go that are not to lie anywhere; None: anywhere.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -96,6 +98,7 @@ class Wire:
         self.dead: set[int] = set()
         self.heard: dict[int, float] = {}
         self.engine: Any = None
+        self.room: Callable[[int, int], Bytes | None] = lambda tag, size: None
         self.lock = threading.Lock()
         self._comm, self._status = comm, self.mpi.Status()
         self._source = self.mpi.ANY_SOURCE if self.rank == 0 else 0
@@ -105,7 +108,7 @@ class Wire:
 
     def send(self, rank: int, kind: int, engine: int, data: Any, *, taken: bool = False) -> Sent | None:
         """Start to send. taken: it has left only when the other rank took it. None: that rank is dead."""
-        tag = engine % ENGINES * 16 + kind
+        tag = engine % ENGINES * KINDS + kind
         with self.lock:
             if rank in self.dead:
                 return None
@@ -169,14 +172,18 @@ class Wire:
     def _receive(self, message: Any, came: list[Parcel]) -> None:
         """Take a parcel. What is not here as a whole yet comes while others are looked at: its rank may be slow, or stop."""
         rank, tag = self._status.Get_source(), self._status.Get_tag()
-        data = np.empty(self._status.Get_count(self.mpi.BYTE), np.uint8)
-        parcel = Parcel(rank, tag // 16, tag % 16, data)
+        data = self._room(tag, self._status.Get_count(self.mpi.BYTE))
+        parcel = Parcel(rank, tag // KINDS, tag % KINDS, data)
         self.heard[rank] = time.monotonic()
         request = message.Irecv([data, self.mpi.BYTE])
         if any(other.rank == rank for other, _ in self._coming) or not self._test(request):
             self._coming.append((parcel, request))
         else:
             came.append(parcel)
+
+    def _room(self, tag: int, size: int) -> Bytes:
+        found = self.room(tag, size)
+        return np.empty(size, np.uint8) if found is None else found
 
     def _move_on(self, came: list[Parcel]) -> None:
         """Finish what is on its way; a parcel waits for those that the same rank sent before."""

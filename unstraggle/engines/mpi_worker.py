@@ -14,6 +14,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -23,11 +24,13 @@ from ..runtime import frame, words
 from ..runtime.instructions import Tell
 from ..runtime.kept import Kept
 from ..runtime.message import Bytes
-from ..runtime.serve import Abandoned, Share, Times, run
+from ..runtime.serve import Abandoned, Job, Share, Times, run
 from ..runtime.shift import Shift, Shifts
 from ..scheme.program import Outgoing
+from .commons import LONG, machine
+from .dock import Dock
 from .mpi_launch import TOGETHER, run_program
-from .mpi_order import NUMBER, Clock, machine, read_order, round_of
+from .mpi_order import NUMBER, Clock, place_of, read_order, round_of
 from .mpi_wire import (
     ANNOUNCED,
     BEAT,
@@ -38,8 +41,14 @@ from .mpi_wire import (
     FAILED,
     FINISHED,
     FRAME,
+    HAVE,
+    KINDS,
+    LACKS,
     ORDER,
+    ORDER_AT,
+    PARAMS,
     PING,
+    PLACED,
     PONG,
     READY,
     SETUP,
@@ -67,10 +76,11 @@ class Worker:
         self._wire, self._program, self._pace = wire, program, Pace(WAITING)
         self._engine = self._round = self._newest = self._cancelled = -1
         self._setup: Parcel | None = None
-        self._order: Bytes | None = None
+        self._order: Job | None = None
+        self._dock: Dock | None = None
         self._share: Share | None = None
         self._shifts, self._hearing = Shifts(), threading.RLock()
-        self._kept, self._keeps = Kept(), False
+        self._kept, self._keeps, self._carries = Kept(), False, False
         self._clock = Clock(machine())
         self._beat = 0.0
         self._wake = threading.Event()
@@ -78,6 +88,7 @@ class Worker:
     def serve(self) -> NoReturn:
         """Until the master says to end, or is gone. Ctrl+C is the master's to handle."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._wire.room = self._room
         threading.Thread(target=self._tend, daemon=True).start()
         while True:
             if not self._hear():
@@ -109,11 +120,11 @@ class Worker:
         return bool(parcels)
 
     def _obey(self, parcel: Parcel) -> None:
-        if parcel.kind == ORDER:
-            self._order, self._newest = parcel.data, round_of(parcel.data)
-            self._cancelled = self._newest - 1
-            if self._handed:
-                self._begin_shift(parcel.data)
+        if parcel.kind in (ORDER, ORDER_AT) and self._share is not None and self._dock is not None:
+            self._take_in(parcel, self._share, self._dock)
+        elif parcel.kind == PARAMS and self._dock is not None:
+            round, place = self._dock.came(parcel.data)
+            self._say(HAVE, NUMBER.pack(round) + place)
         elif parcel.kind == TELL:
             word = words.unpacked(parcel.data.data, self._share.worker if self._share else -1)
             hear = self._answer if word.message >= 0 else self._shifts.hear
@@ -123,7 +134,26 @@ class Worker:
         elif parcel.kind == PONG:
             self._clock.take(parcel.data)
         elif parcel.kind == CLOSE:
-            self._share = self._order = None
+            self._share = self._order = self._dock = None
+
+    def _take_in(self, parcel: Parcel, share: Share, dock: Dock) -> None:
+        """An order has come; its parameters may not be where it says."""
+        params, round = None, round_of(parcel.data)
+        if parcel.kind == ORDER_AT:
+            params = dock.params(round, place_of(parcel.data))
+            if params is None:
+                self._say(LACKS, NUMBER.pack(round))
+                return
+        job = read_order(parcel.data, share, self._clock.offset, params)
+        self._order, self._newest = job, job.round
+        self._cancelled = self._newest - 1
+        if self._handed:
+            self._begin_shift(job)
+
+    def _room(self, tag: int, size: int) -> Bytes | None:
+        """Where a parcel goes: parameters for this host into memory that its neighbours find."""
+        mine = self._dock is not None and tag == self._engine * KINDS + PARAMS and size == self._dock.parcel
+        return self._dock.room() if mine and self._dock is not None else None
 
     def _take_setup(self) -> None:
         """Become a worker of an engine: unpack the share, learn the master's clock, and say READY."""
@@ -131,7 +161,8 @@ class Worker:
         assert parcel is not None
         self._engine, self._round, self._newest, self._cancelled = parcel.engine, -1, -1, -1
         try:
-            self._share, master, self._beat = Unpickler(io.BytesIO(parcel.data.data), self._program).load()
+            share, master, self._beat, offer = Unpickler(io.BytesIO(parcel.data.data), self._program).load()
+            self._share = self._at_dock(share, offer, master)
         except Exception:
             self._share = None
             self._report()
@@ -144,32 +175,48 @@ class Worker:
                 self._pace.rest()
         self._say(READY, json.dumps({"pid": os.getpid(), "machine": machine()}).encode())
 
+    def _at_dock(self, share: Share, offer: bytes, master: str) -> Share:
+        """See what is shared on this host. Memory damages nothing: what stands there needs no checksum."""
+        self._dock = Dock(share.worker, share.problem.dim, np.dtype(share.problem.dtype))
+        self._dock.take_offer(offer)
+        long = share.problem.dim * np.dtype(share.problem.dtype).itemsize >= LONG
+        self._carries = long and machine() != master
+        if long and share.stays:
+            share.problem.stay()  # type: ignore[attr-defined]
+        return replace(share, checked=not self._dock.shares)
+
     def _take_order(self, share: Share) -> None:
-        data, self._order = self._order, None
-        assert data is not None
-        self._round = round_of(data)
+        job, self._order = self._order, None
+        if job is None:  # the other thread has heard that the engine is closed
+            return
+        self._round = job.round
         if self._cancelled >= self._round:
             return
         if self._handed:
             self._work_shift()
         else:
-            self._try(self._round, lambda: self._run(share, data))
+            self._try(self._round, lambda: self._run(share, job))
         self._pace.reset()
 
-    def _run(self, share: Share, data: Bytes) -> None:
-        job = read_order(data, share, self._clock.offset)
-        self._keeps = job.pull
-        run(share, job, self._keep if job.pull else self.send, self.stopped, self.wait)
+    def _run(self, share: Share, job: Job) -> None:
+        dock, self._keeps = self._dock, job.pull
+        begin = partial(dock.begin, job.round, kind=share.dtype) if dock is not None and dock.shares else None
+        run(share, job, self._keep if job.pull else self.send, self.stopped, self.wait, begin)
 
     # Where messages are fetched
 
     def _keep(self, message: Outgoing, payload: Any, checksum: int, times: Times) -> None:
-        self._kept.put(self._round, message, payload, checksum, times)
+        keep = self._dock.put if self._dock is not None and self._dock.shares else self._kept.put
+        keep(self._round, message, payload, checksum, times)
         self._say(ANNOUNCED, words.done(self._round, message.index, 0))
         self._wake.set()
 
     def _answer(self, word: Tell) -> None:
         """Send what is asked for, in whichever thread hears it."""
+        if self._dock is not None and self._dock.shares:
+            if self._dock.require(word, self._newest):
+                self._say(PLACED, words.done(word.round, word.message, word.ticket))
+            return
         found = self._kept.asked(word, self._newest)
         if found is not None and self._share is not None:
             told = found.message, word.round, len(found.payload), found.checksum, found.times, word.ticket
@@ -182,10 +229,9 @@ class Worker:
     def _handed(self) -> bool:
         return self._share is not None and bool(self._share.program.handed)
 
-    def _begin_shift(self, data: Bytes) -> None:
+    def _begin_shift(self, job: Job) -> None:
         """An order has come: what follows in this round is for its shift, also while the last one is at a task."""
         assert self._share is not None
-        job = read_order(data, self._share, self._clock.offset)
         self._shifts.put(Shift(self._share, job, partial(self._finished, job.round), partial(self._send_sum, job.round)))
 
     def _work_shift(self) -> None:
@@ -202,6 +248,10 @@ class Worker:
 
     def _send_sum(self, round: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
         assert self._share is not None
+        if self._dock is not None and self._dock.shares:
+            self._dock.put(round, message, payload, checksum, times, again=True)
+            self._say(PLACED, words.done(round, message.index, ticket))
+            return
         self._say(
             FRAME, framed(frame.head(self._share.worker, message.index, round, len(payload), checksum, times, ticket), payload)
         )
@@ -233,6 +283,10 @@ class Worker:
     def send(self, message: Outgoing, payload: Any, checksum: int, times: Times) -> None:
         """Start to send a message; waits while two are on their way."""
         assert self._share is not None
+        if self._dock is not None and self._dock.shares:
+            self._dock.put(self._round, message, payload, checksum, times)
+            self._say(PLACED, words.done(self._round, message.index, 0))
+            return
         self._pace.reset()
         while self._wire.going(FRAME) >= IN_FLIGHT:
             if self.stopped():
@@ -263,7 +317,7 @@ class Worker:
                 self._leave(told.data.tobytes().decode())
             if 0 in self._wire.dead:
                 self._gone()
-            listens = self._handed or self._keeps
+            listens = self._handed or self._keeps or self._carries
             if listens:
                 self._hear()
             self._wake.wait(TEND if busy else HEAR if listens else LOOK)

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,6 @@ from .ray_worker import Post, Worker
 from .starter import Starter
 
 log = logging.getLogger("unstraggle")
-
-STORE = 1 << 22
-"""Bytes of parameters from which they go by Ray's object store, once to each machine: below, a connection is faster."""
 
 
 @door
@@ -97,12 +94,14 @@ class Ray:
         if order.round != self._hub.round:
             self._hub.begin(order.round)
         workers = range(self._code.n) if order.workers is None else order.workers
-        here = {worker for worker in workers if self._hub.roster.is_ready(worker)}
-        stored = {worker for worker in here if self._stores(order) and not self._hub.seats[worker].taking}
-        if stored:
-            self._order_by_ray(order, stored)
-        if here - stored:
-            self._hub.order(order, here - stored)
+        self._hub.order(order, [worker for worker in workers if self._hub.roster.is_ready(worker)])
+
+    def lend(self, round: int) -> Any:
+        """Memory from which workers of this host read, where parameters are long."""
+        return self._hub.depot.lend(round)
+
+    def gather(self, code: Code) -> Any:
+        return None
 
     def next(self, until: float | None) -> list[Incoming]:
         hub = self._hub
@@ -155,7 +154,8 @@ class Ray:
         address = self._hub.listen(host, self._port)
         actor = load().remote(Worker).options(**self._actor_options(connection))
         for worker in range(self._code.n):
-            post = Post(address, self._hub.token, len(self._hub.mine[worker]), self.problem.dim, self._dtype.str)
+            about = len(self._hub.mine[worker]), self.problem.dim, self._dtype.str, self._hub.depot.shares(worker)
+            post = Post(address, self._hub.token, *about)
             self._actors.append(actor.remote(worker, post))
 
     def _actor_options(self, connection: Connection) -> dict[str, Any]:
@@ -205,19 +205,6 @@ class Ray:
         """Ray has started a worker again: it needs its share."""
         if self._hub.roster.started_again(worker):
             self._starter.ask(worker)
-
-    # Orders
-
-    def _stores(self, order: Order) -> bool:
-        """Whether parameters go by the object store. Not when a round is given again: only a connection keeps the sequence."""
-        return order.params.nbytes >= STORE and order.workers is None and order.code is None
-
-    def _order_by_ray(self, order: Order, workers: Iterable[int]) -> None:
-        stored, context = load().put(order.params), load().put(order.context)
-        for worker in workers:
-            self._hub.seats[worker].taking = True
-            take = self._actors[worker].take.options(num_returns=0)
-            take.remote(order.round, order.step, self._hub.origin, self._hub.delays(order, worker), stored, context, order.pull)
 
 
 def _require(step: Any, worker: int) -> None:

@@ -27,6 +27,9 @@ from ..runtime.serve import Abandoned, Job, Share, Times, run
 from ..runtime.shift import Shift, Shifts
 from ..scheme.program import Outgoing, Program, unpacked
 from . import wire
+from .commons import LONG, PLACE, machine
+from .depot import ROW
+from .dock import Dock
 from .shared import PROGRAM
 
 CONNECT = 30.0
@@ -37,7 +40,7 @@ CONNECT = 30.0
 class Post:
     """What a worker needs to reach the master and to read its orders.
 
-    messages: of the worker in a round. dim, param_type: of the parameters.
+    messages: of the worker in a round. dim, param_type: of the parameters. offered: memory for its messages follows.
     """
 
     address: tuple[str, int]
@@ -45,6 +48,7 @@ class Post:
     messages: int
     dim: int
     param_type: str
+    offered: bool = False
 
     @property
     def bytes(self) -> int:
@@ -52,7 +56,7 @@ class Post:
 
 
 class Worker:
-    """One worker. A thread computes, another listens to the master, and Ray calls `take` for orders with large parameters."""
+    """One worker. A thread computes, and another listens to the master."""
 
     def __init__(self, worker: int, post: Post) -> None:
         self._worker, self._post = worker, post
@@ -65,33 +69,21 @@ class Worker:
         self._sock = socket.create_connection(post.address, CONNECT)
         self._sock.settimeout(None)
         wire.tune(self._sock)
+        self._dock = Dock(worker, post.dim, np.dtype(post.param_type))
         self._send(wire.HELLO, worker, os.getpid(), post.token)
-        self._heed(*wire.read_record(self._sock, self._room))
+        for _ in range(1 + post.offered):
+            self._heed(*wire.read_record(self._sock, self._room))
 
     def prepare(self, program: Program, problem: Problem, slices: tuple[slice, ...], dtype: np.dtype[Any]) -> None:
         """Take the share of the work and begin. Ray may call it twice when it has restarted the worker."""
         if self._share is not None:
             return
-        self._share = Share(program, problem, slices, dtype)
+        self._share = Share(program, problem, slices, dtype, checked=not self._dock.shares)
+        if self._share.stays and self._post.bytes >= LONG:
+            problem.stay()  # type: ignore[attr-defined]
         threading.Thread(target=self._listen, daemon=True).start()
         threading.Thread(target=self._serve, args=(self._share,), daemon=True).start()
-        self._send(wire.READY)
-
-    def take(
-        self,
-        round: int,
-        step: int,
-        origin: float,
-        delays: NDArray[np.float64] | None,
-        params: NDArray[Any],
-        context: bytes = b"",
-        pull: bool = False,
-    ) -> None:
-        """An order by way of Ray. It may come after the master's word that the round is over."""
-        self._send(wire.TAKEN, round=round)
-        with self._news:
-            if round > max(self._newest, self._cancelled):
-                self._accept(Job(round, step, params, origin + self._skew(), delays, None, context, pull=pull))
+        self._send(wire.READY, 0, -1, machine().encode()[: wire.MACHINE])
 
     # The thread that computes
 
@@ -110,7 +102,11 @@ class Worker:
     def _compute(self, share: Share, job: Job) -> None:
         self._current = job.round
         send = self._keep if job.pull else self._deliver
-        self._try(job.round, lambda: run(share, job, send, self._stopped, self._wait))
+        begin = partial(self._begin, share, job.round) if self._dock.shares else None
+        self._try(job.round, lambda: run(share, job, send, self._stopped, self._wait, begin))
+
+    def _begin(self, share: Share, round: int, index: int) -> Any:
+        return self._dock.begin(round, index, share.dtype)
 
     def _try(self, round: int, action: Callable[[], None]) -> None:
         """Do something for a round; an error is the master's to judge."""
@@ -134,18 +130,34 @@ class Worker:
                 raise Abandoned
 
     def _deliver(self, message: Outgoing, payload: Any, checksum: int, times: Times) -> None:
+        if self._dock.shares:
+            self._dock.put(self._current, message, payload, checksum, times)
+            self._placed(self._current, message.index, 0)
+            return
         self._deliver_sum(self._current, message, payload, checksum, times, 0)
 
     def _deliver_sum(self, round: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
+        if self._dock.shares:
+            self._dock.put(round, message, payload, checksum, times, again=True)
+            self._placed(round, message.index, ticket)
+            return
         head = frame.head(self._worker, message.index, round, len(payload), checksum, times, ticket)
         self._send(wire.SENT, message.index, round, head, payload)
 
+    def _placed(self, round: int, message: int, ticket: int) -> None:
+        self._send(wire.PLACED, 0, round, words.done(round, message, ticket))
+
     def _keep(self, message: Outgoing, payload: Any, checksum: int, times: Times) -> None:
-        self._kept.put(self._current, message, payload, checksum, times)
+        keep = self._dock.put if self._dock.shares else self._kept.put
+        keep(self._current, message, payload, checksum, times)
         self._send(wire.ANNOUNCED, 0, self._current, words.done(self._current, message.index, 0))
 
     def _answer(self, word: Tell) -> None:
         """Send what is asked for, also while the other thread is in a task."""
+        if self._dock.shares:
+            if self._dock.require(word, self._newest):
+                self._placed(word.round, word.message, word.ticket)
+            return
         found = self._kept.asked(word, self._newest)
         if found is not None:
             told = word.round, len(found.payload), found.checksum, found.times, word.ticket
@@ -172,45 +184,67 @@ class Worker:
             wire.CANCEL: 0,
             wire.TELL: words.WORD.size,
             wire.ORDER: wire.STEP.size + 8 * what.number + self._post.bytes,
+            wire.ORDER_AT: wire.STEP.size + 8 * what.number + PLACE.size,
+            wire.OFFER: PLACE.size + 8 * ROW * self._post.messages,
+            wire.PARAMS: self._dock.parcel,
         }
-        more = PROGRAM + wire.CONTEXT if what.kind == wire.ORDER else 0
+        more = PROGRAM + wire.CONTEXT if what.kind in (wire.ORDER, wire.ORDER_AT) else 0
         fits = known.get(what.kind, -1) <= what.size <= known.get(what.kind, -1) + more
         if what.kind not in known or not fits or what.number not in (0, self._post.messages):
             raise Invalid(
                 f"The master sent a record of kind {what.kind} and {what.size} bytes. Use the same release everywhere."
             )
-        return np.empty(what.size, np.uint8)
+        return self._dock.room() if what.kind == wire.PARAMS else np.empty(what.size, np.uint8)
 
     def _heed(self, what: wire.Head, body: Bytes) -> None:
         self._ways.append(time.monotonic() - what.moment)
         if what.kind == wire.PING:
             self._show()
             return
+        if what.kind == wire.OFFER:
+            self._dock.take_offer(body.tobytes())
+            return
+        if what.kind == wire.PARAMS:
+            round, place = self._dock.came(body)
+            self._send(wire.HAVE, 0, round, place)
+            return
         if what.kind == wire.TELL:
             word = words.unpacked(body.data, self._worker)
             hear = self._answer if word.message >= 0 else self._shifts.hear
             self._try(what.round, lambda: hear(word))
             return
-        with self._news:
-            if what.kind == wire.CANCEL:
+        if what.kind == wire.CANCEL:
+            with self._news:
                 self._cancelled = max(self._cancelled, what.round)
                 self._news.notify_all()
-                return
-            if what.round < self._newest:  # a newer order has come by way of Ray, which is not this connection's sequence
-                return
+            return
+        job = self._job(what, body)
+        if job is None:
+            self._send(wire.LACKS, 0, what.round)
+            return
+        with self._news:
             self._cancelled = min(self._cancelled, what.round - 1)
-            self._accept(self._job(what, body))
+            self._accept(job)
 
-    def _job(self, what: wire.Head, body: Bytes) -> Job:
+    def _job(self, what: wire.Head, body: Bytes) -> Job | None:
+        """The job of an order; None where its parameters are not at the place that it says."""
         step, origin, more, *hold, pull = wire.STEP.unpack_from(body.data)
         cut = wire.STEP.size + 8 * what.number
         delays = body[wire.STEP.size : cut].view(np.float64) if what.number else None
-        end = cut + self._post.bytes
-        params = body[cut:end].view(self._post.param_type)
-        params.flags.writeable = False
+        end = cut + (self._post.bytes if what.kind == wire.ORDER else PLACE.size)
+        params = self._params(what, body[cut:end])
+        if params is None:
+            return None
         context, rest = body[end : end + more].tobytes(), body[end + more :].tobytes()
         program = unpacked(rest) if rest else None
         return Job(what.round, step, params, origin + self._skew(), delays, program, context, (hold[0], hold[1]), bool(pull))
+
+    def _params(self, what: wire.Head, given: Bytes) -> NDArray[Any] | None:
+        if what.kind == wire.ORDER_AT:
+            return self._dock.params(what.round, given.tobytes())
+        params = given.view(self._post.param_type)
+        params.flags.writeable = False
+        return params
 
     def _accept(self, job: Job) -> None:
         """The newest order counts: who lags behind skips rounds."""

@@ -25,12 +25,15 @@ import numpy as np
 from ..runtime.message import Bytes
 
 HEAD = struct.Struct("<IIqdQ")
-HELLO, READY, ALIVE, SENT, TAKEN, FAILED, FINISHED, ANNOUNCED = 1, 2, 3, 4, 5, 6, 7, 8
-"""From a worker: here I am (token); I have my share; a sign of life; a message (frame); an order came by another way; an
-error (traceback); a task is done (which); a message is here and can be asked for (which)."""
-PING, ORDER, CANCEL, TELL = 11, 12, 13, 14
+HELLO, READY, ALIVE, SENT, HAVE, FAILED, FINISHED, ANNOUNCED, PLACED, LACKS = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+"""From a worker: here I am (token); I have my share (machine); a sign of life; a message (frame); parameters are here for my
+host (place); an error (traceback); a task is done (which); a message is here and can be asked for (which); a message stands in
+shared memory (which); there are no parameters where I was told."""
+PING, ORDER, CANCEL, TELL, OFFER, PARAMS, ORDER_AT = 11, 12, 13, 14, 15, 16, 17
 """From the master: show a sign of life; compute (step, origin, delays, parameters, context, program); a round is over; a word
-(see `runtime.words`)."""
+(see `runtime.words`); memory for messages (see `depot`); parameters for your host; compute, with their place instead."""
+MACHINE = 256
+"""Most bytes of the name of a machine."""
 
 STEP = struct.Struct("<qdQdQQ")
 """How an order begins: its step, when the round began on the master's clock, the bytes of its context, its hold, and pull."""

@@ -12,7 +12,7 @@ WORD = struct.Struct("<qiii?3xiii20x")
 """-1 - round, epoch, task, done, counts, ticket, count, message. As long as an order of the local engine, told from it by its
 sign."""
 DONE = struct.Struct("<qii")
-"""round, task, epoch; or round, message, 0."""
+"""round, task, epoch; or round, message, 0; or round, message, ticket."""
 
 
 def packed(word: Tell) -> bytes:
@@ -45,3 +45,9 @@ def announced(data: Any, worker: int, time: float) -> Announced:
     """The event of a message that a worker has, said in the same way."""
     round, message, _ = DONE.unpack(bytes(data))
     return Announced(worker, message, time, round)
+
+
+def placed(data: Any) -> tuple[int, int, int]:
+    """Round, message and ticket of a message that stands where the master finds it, said in the same way."""
+    round, message, ticket = DONE.unpack(bytes(data))
+    return round, message, ticket

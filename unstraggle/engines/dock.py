@@ -1,0 +1,126 @@
+"""Dock: a worker's end of what is shared on its host. It finds parameters, carries them for its neighbours, and has slots for
+its messages where it shares the master's host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import Invalid
+from ..runtime import frame
+from ..runtime.instructions import Tell
+from ..runtime.message import Bytes
+from ..runtime.serve import Times
+from ..scheme.program import Outgoing
+from .commons import LONG, OWN, Commons, found, offset_of
+from .depot import SIDE_HEAD, memory_of, read_offer, side_size
+
+KNOWN = 2
+"""Memories of others that are kept in mind: that of the carrier, and of the one before it."""
+
+
+class Dock:
+    """dim, dtype: of parameters. shares: whether messages go into slots."""
+
+    def __init__(self, worker: int, dim: int, dtype: np.dtype[Any]) -> None:
+        self._worker, self._dim, self._dtype = worker, dim, dtype
+        self._bytes = dim * dtype.itemsize
+        self._known: dict[bytes, Bytes] = {}
+        self._own: Commons | None = None
+        self._side, self._last, self._came = 0, 0, -1
+        self._slots: dict[int, tuple[Bytes, int]] = {}
+        self._whole: dict[int, int] = {}
+
+    # Parameters
+
+    @property
+    def parcel(self) -> int:
+        """Bytes of parameters on their way."""
+        return SIDE_HEAD + self._bytes
+
+    def room(self) -> Bytes:
+        """Where the next parameters go that this worker carries: two places in turn, for neighbours may read the last ones."""
+        if self._own is None:
+            self._own = Commons(2 * side_size(self._bytes))
+        self._side = 1 - self._side
+        return self._own.memory[self._side * side_size(self._bytes) :][: self.parcel]
+
+    def came(self, parcel: Bytes) -> tuple[int, bytes]:
+        """Parameters are here: their round, and the place where neighbours find them."""
+        assert self._own is not None
+        self._came = int(parcel[:8].view(np.int64)[0])
+        self._last = parcel.ctypes.data - self._own.memory.ctypes.data
+        return self._came, self._own.place(self._last)
+
+    def params(self, round: int, place: bytes) -> NDArray[Any] | None:
+        """The parameters of a round, an array of its own; None where they are not to be found, or are of another round."""
+        if place == OWN:
+            memory, at = self._own.memory if self._own is not None and self._came == round else None, self._last
+        else:
+            memory, at = self._find(place), offset_of(place)
+        if memory is None or at + self.parcel > len(memory) or at % SIDE_HEAD:
+            return None
+        if memory[at : at + 8].view(np.int64)[0] != round:
+            return None
+        params = memory[at + SIDE_HEAD : at + self.parcel].view(self._dtype)
+        params.flags.writeable = False
+        return params
+
+    def _find(self, place: bytes) -> Bytes | None:
+        """Memory is looked for once; the last bytes of a place say where in it."""
+        key = place[:-8]
+        if key not in self._known:
+            memory = found(place, 2 * side_size(self._bytes), read_only=True)
+            if memory is None:
+                return None
+            self._known = dict([*self._known.items(), (key, memory)][-KNOWN:])
+        return self._known[key]
+
+    # Messages
+
+    @property
+    def shares(self) -> bool:
+        return bool(self._slots)
+
+    def take_offer(self, data: bytes) -> None:
+        """Use the master's memory for messages, if it is to be found from here."""
+        if not data:
+            return
+        place, table = read_offer(data)
+        memory = found(place, memory_of(table))
+        if memory is not None:
+            self._slots = {m: (memory[at : at + room], begin) for m, at, room, begin in table.tolist()}
+
+    def put(self, round: int, message: Outgoing, payload: Any, checksum: int, times: Times, again: bool = False) -> None:
+        """Copy a message to its slot. What stands there whole stays, since the master may be reading it; unless it has asked
+        for another sum, which it reads when the round is over."""
+        index = message.index
+        if self._whole.get(index) == round and not again:
+            return
+        slot, begin = self._slots[index]
+        head = frame.head(self._worker, index, round, len(payload), checksum, times)
+        slot.data[: len(head)] = head
+        if not (isinstance(payload, np.ndarray) and payload.ctypes.data == slot.ctypes.data + begin):
+            slot.data[begin : begin + len(payload)] = payload
+        self._whole[index] = round
+
+    def begin(self, round: int, index: int, kind: np.dtype[Any]) -> Any:
+        """Zeros where the payload of a message will stand, to which its tasks are added. None where it is short or coded, or
+        stands there whole already."""
+        slot, begin = self._slots[index]
+        room = slot[begin:]
+        if len(room) < LONG or len(room) != kind.itemsize * self._dim or self._whole.get(index) == round:
+            return None
+        numbers = room.view(kind)
+        numbers.fill(0)
+        return numbers
+
+    def require(self, word: Tell, current: int) -> bool:
+        """Whether a word of the round whose order this worker has asks for a message that is in its slot; an error if not."""
+        if word.round != current:
+            return False
+        if self._whole.get(word.message) != word.round:
+            raise Invalid(f"Worker {word.worker} was asked for message {word.message} of round {word.round}, but has none.")
+        return True
