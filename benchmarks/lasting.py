@@ -41,6 +41,7 @@ class Lasting:
 
     def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
         until = time.monotonic() + self.seconds(part, where, step)
+        wake_in_time()
         while (rest := until - time.monotonic()) > 0:
             time.sleep(rest)
         return (part + 1) * np.arange(1.0, self.dim + 1)[where]
@@ -72,11 +73,6 @@ class Costly(Lasting):
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float32)
 
-    def share(self, worker: int, parts: Set[int]) -> Costly:
-        """On its worker, which asks the operating system to wake it in time, and not up to 50 microseconds later."""
-        wake_in_time()
-        return replace(self, worker=worker)
-
     def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
         return super().grad(params, part, where, step).astype(np.float32)
 
@@ -92,7 +88,10 @@ class Costly(Lasting):
         return float((last - first) * self.k / (len(until) - 1))
 
 
+LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
 def wake_in_time() -> None:
-    """Sleeps of this thread may not be prolonged to save energy (Linux); elsewhere nothing happens."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(29, 1)  # PR_SET_TIMERSLACK, a nanosecond
+    """Sleeps of this thread may not be prolonged by up to 50 microseconds to save energy (Linux); elsewhere nothing happens."""
+    if LIBRARY is not None:
+        LIBRARY.prctl(29, 1)  # PR_SET_TIMERSLACK, a nanosecond
