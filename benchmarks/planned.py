@@ -80,7 +80,7 @@ def equal_shares(n: int, tasks: int) -> Code:
 def doors(trace: Trace, advice: Advice) -> dict[str, Any]:
     """The scheme that each door would run: the planner, the diagnosis, and `Coded(scheme="auto")`."""
     found = us.diagnose(trace)
-    code, _ = resolve("auto", N, trace, DIM)
+    code = resolve("auto", N, trace, DIM).code
     said = {
         "plan_auto": _named(advice.chosen),
         "diagnose": _named(found.advice.chosen if found.advice and found.answer in ("scheme", "instead") else None),

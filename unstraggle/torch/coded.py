@@ -83,8 +83,8 @@ class Coded:
     dataset has items of its own and reading some draws no random numbers.
     A batch is dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each
     partition, where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience,
-    transfer, trace: as for `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of
-    every step.
+    transfer, trace: as for `Master`, but with "auto" messages are fetched where the planner says so and the engine can, and an
+    older trace is replaced, unless `append`. callbacks: called with the `Info` of every step.
 
     forward(model, batch) -> (outputs, targets): where a batch is not (inputs, ..., targets). Several losses on one set of
     workers are a dictionary of functions (model, batch) -> loss; `backward(name)` takes one. collate: makes a batch of samples.
@@ -140,7 +140,7 @@ class Coded:
         stop: Stop | None = None,
         on_shortfall: Shortfall = "wait",
         patience: float | None = None,
-        transfer: Transfer = "push",
+        transfer: Transfer | None = None,
         trace: Any = None,
         append: bool = False,
         callbacks: Sequence[Callable[[Info], None]] = (),
@@ -159,7 +159,7 @@ class Coded:
         samples = length(dataset)
         size = sum(p.numel() for p in trainable(model).values())
         of_a_step = batch_size or getattr(loader, "batch_size", None) or samples
-        code, planned = resolve(scheme, workers, latency, size, of_a_step)
+        code, planned, self.advised = resolve(scheme, workers, latency, size, of_a_step)
         rows = partitions(samples, parts, code.shares, seed)
         self.batches: Dealt | Placed | Sampled
         require_pieces(accumulate, micro_batch, code)

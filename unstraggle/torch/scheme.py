@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..codes import cyclic_repetition, fractional_repetition, uncoded
 from ..errors import Invalid
 from ..plan.base import Plan
+from ..runtime.terms import Transfer
 from ..scheme.code import Code
 from ..scheme.stop import Stop
 from ..study.expression import find_code
@@ -19,21 +20,29 @@ from ..trace import Trace, read
 log = logging.getLogger("unstraggle")
 
 
-def resolve(scheme: Any, workers: int | None, latency: Any, dim: int, samples: float = np.inf) -> tuple[Code, Stop | None]:
-    """The code, and the stop rule that it was planned for, if any. samples: of a step, which "auto" can cut into so many."""
+class Resolved(NamedTuple):
+    """A code, the stop rule that it was planned for, if any, and how its messages are to get to the master."""
+
+    code: Code
+    stop: Stop | None = None
+    transfer: Transfer = "push"
+
+
+def resolve(scheme: Any, workers: int | None, latency: Any, dim: int, samples: float = np.inf) -> Resolved:
+    """The code, and what it was planned with. samples: of a step, which "auto" can cut into so many."""
     if isinstance(scheme, Plan):
-        return _checked(scheme.code, workers), scheme.stop
+        return Resolved(_checked(scheme.code, workers), scheme.stop)
     if isinstance(scheme, Code):
-        return _checked(scheme, workers), None
+        return Resolved(_checked(scheme, workers))
     if not isinstance(scheme, str):
         raise Invalid(f'scheme is a code, an expression, a plan, "auto", "adaptive" or "none", but got {scheme!r}.')
     if scheme not in ("auto", "none", "adaptive"):
-        return _checked(find_code(scheme), workers), None
+        return Resolved(_checked(find_code(scheme), workers))
     if workers is None:
         raise Invalid(f'scheme="{scheme}" needs workers=, the number of workers.')
     if scheme in ("none", "adaptive"):  # which begins by waiting for all
-        return uncoded(workers), None
-    return (by_rule(workers), None) if latency is None else _planned(workers, latency, dim, samples)
+        return Resolved(uncoded(workers))
+    return Resolved(by_rule(workers)) if latency is None else _planned(workers, latency, dim, samples)
 
 
 def by_rule(workers: int) -> Code:
@@ -51,17 +60,17 @@ def by_rule(workers: int) -> Code:
     return fractional_repetition(workers, s) if workers % (s + 1) == 0 else cyclic_repetition(workers, s)
 
 
-def _planned(workers: int, latency: Any, dim: int, samples: float) -> tuple[Code, Stop | None]:
+def _planned(workers: int, latency: Any, dim: int, samples: float) -> Resolved:
     """What the planner advises for recorded or modelled workers; waiting for all where it says that coding does not help."""
     from ..plan import auto
 
     advice = auto(recorded(latency), workers, dim=dim)
     log.info("%s", advice.verdict)
     if advice.chosen is None:
-        return uncoded(workers), None
+        return Resolved(uncoded(workers))
     codes = [one for one in advice.candidates if one.exact and len(one.plan.code.blocks) == 1]
     best = min((one for one in codes if one.plan.code.k <= samples), key=lambda one: one.seen, default=None)
-    return (uncoded(workers), None) if best is None else (best.plan.code, best.plan.stop)
+    return Resolved(uncoded(workers)) if best is None else Resolved(best.plan.code, best.plan.stop, best.transfer)
 
 
 def recorded(latency: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import engines
-from ..engines.base import Engine
+from ..engines.base import Engine, keeps
 from ..errors import Invalid, UnstraggleError
 from ..runtime.master import Master
 from ..scheme.code import Code
@@ -50,14 +50,17 @@ def start_master(run: Coded, start: Callable[[], Master | AdaptiveMaster]) -> Ma
 
 
 def one_master(run: Coded, make: Make, stop: Stop | None, samples: int, options: dict[str, Any]) -> Master:
-    """A master for the code of the run."""
-    return Master(run.code, make(run.problem), stop, **options)
+    """A master for the code of the run. Where nobody says how messages get to it: as was planned, if the engine can."""
+    engine = make(run.problem)
+    transfer = options["transfer"] or (run.advised if keeps(engine) else "push")
+    return Master(run.code, engine, stop, **options | {"transfer": transfer})
 
 
 def adaptive_master(run: Coded, make: Make, stop: Stop | None, samples: int, options: dict[str, Any]) -> AdaptiveMaster:
     """A master that changes the code of the run. samples: of a step."""
     from ..adaptive.master import AdaptiveMaster
 
+    options = options | {"transfer": options["transfer"] or "push"}
     return AdaptiveMaster(run.code.n, lambda code: make(run.take(code)), samples=samples, **options)
 
 
