@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from unstraggle.engines import Abandoned
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,25 @@ class Lasting:
     def total(self) -> NDArray[np.float64]:
         """The gradient, summed over all partitions."""
         return np.asarray(self.k * (self.k + 1) / 2 * np.arange(1.0, self.dim + 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Looking(Lasting):
+    """Tasks that look every millisecond whether the round is over, and are left then."""
+
+    asked: list[Callable[[], bool]] = field(default_factory=list, repr=False)
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        self.asked[:] = [stopped]
+
+    def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
+        until = time.monotonic() + self.seconds(part, where, step)
+        wake_in_time()
+        while (rest := until - time.monotonic()) > 0:
+            if self.asked[0]():
+                raise Abandoned
+            time.sleep(min(rest, 1e-3))
+        return (part + 1) * np.arange(1.0, self.dim + 1)[where]
 
 
 @dataclass(frozen=True, eq=False)
