@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from unstraggle.engines import Abandoned
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,7 @@ class Lasting:
 
     def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
         until = time.monotonic() + self.seconds(part, where, step)
+        wake_in_time()
         while (rest := until - time.monotonic()) > 0:
             time.sleep(rest)
         return (part + 1) * np.arange(1.0, self.dim + 1)[where]
@@ -58,6 +61,25 @@ class Lasting:
 
 
 @dataclass(frozen=True, eq=False)
+class Looking(Lasting):
+    """Tasks that look every millisecond whether the round is over, and are left then."""
+
+    asked: list[Callable[[], bool]] = field(default_factory=list, repr=False)
+
+    def heed(self, stopped: Callable[[], bool]) -> None:
+        self.asked[:] = [stopped]
+
+    def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
+        until = time.monotonic() + self.seconds(part, where, step)
+        wake_in_time()
+        while (rest := until - time.monotonic()) > 0:
+            if self.asked[0]():
+                raise Abandoned
+            time.sleep(min(rest, 1e-3))
+        return (part + 1) * np.arange(1.0, self.dim + 1)[where]
+
+
+@dataclass(frozen=True, eq=False)
 class Costly(Lasting):
     """Tasks take fixed + speed * work * what their data cost. Numbers are of four bytes, as those of a network.
 
@@ -71,11 +93,6 @@ class Costly(Lasting):
     @property
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float32)
-
-    def share(self, worker: int, parts: Set[int]) -> Costly:
-        """On its worker, which asks the operating system to wake it in time, and not up to 50 microseconds later."""
-        wake_in_time()
-        return replace(self, worker=worker)
 
     def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
         return super().grad(params, part, where, step).astype(np.float32)
@@ -92,7 +109,10 @@ class Costly(Lasting):
         return float((last - first) * self.k / (len(until) - 1))
 
 
+LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
 def wake_in_time() -> None:
-    """Sleeps of this thread may not be prolonged to save energy (Linux); elsewhere nothing happens."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(29, 1)  # PR_SET_TIMERSLACK, a nanosecond
+    """Sleeps of this thread may not be prolonged by up to 50 microseconds to save energy (Linux); elsewhere nothing happens."""
+    if LIBRARY is not None:
+        LIBRARY.prctl(29, 1)  # PR_SET_TIMERSLACK, a nanosecond

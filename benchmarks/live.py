@@ -2,8 +2,10 @@
 
 Every task sleeps for as long as drawn, on workers that look up between two tasks only. A trace of a real cluster is replayed
 too where one is given: LIVE_TRACE=compute_seconds.npz LIVE_TRACE_KEY=SE python -m benchmarks live
+LIVE_SCHEMES=work_conserving,sums_on_request measures these against theory anew and leaves the rest of the result as it is.
 """
 
+import json
 import os
 import signal
 import threading
@@ -20,7 +22,7 @@ from unstraggle.latency import Replay
 from unstraggle.scheme.code import Code
 from unstraggle.statistics import mean_and_half
 
-from .common import save
+from .common import RESULTS, save
 from .lasting import Lasting
 
 Times = NDArray[np.float64]
@@ -28,7 +30,11 @@ Times = NDArray[np.float64]
 DIM, SEED = 8, 7
 TRACE_KEY = os.environ.get("LIVE_TRACE_KEY", "SE")
 SIZES = tuple(map(int, os.environ.get("LIVE_WORKERS", "8,20").split(",")))
-ROUNDS, MORE_ROUNDS = int(os.environ.get("LIVE_ROUNDS", "5")), int(os.environ.get("LIVE_MORE_ROUNDS", "40"))
+ROUNDS, MORE_ROUNDS = int(os.environ.get("LIVE_ROUNDS", "4")), int(os.environ.get("LIVE_MORE_ROUNDS", "40"))
+HANDED = 4
+"""Where tasks are handed out, so many times as many rounds are taken against theory: a moment decides who does what, and with
+that how long a round takes."""
+ONLY = tuple(filter(None, os.environ.get("LIVE_SCHEMES", "").split(",")))
 MODELS = {
     "shifted exponential": "ShiftedExponential(rate=10, shift=0.01)",
     "two-speed": "TwoSpeed(fast=0.05, slow=0.4, p=0.1)",
@@ -36,8 +42,9 @@ MODELS = {
 """A unit of work, a share of 1/n of the data, takes about 0.1 s, so that a message of a tenth of a millisecond is little."""
 UNIT = 0.1
 """Seconds that the mean unit of work of a trace is scaled to."""
-SHORTER = 0.7
-"""Against theory all times are so much shorter: many schemes are tried, and all of it is to take five minutes."""
+LONGER = 1.5
+"""Against theory all times are so many times as long: the theory leaves out words, of a third of a millisecond, and pieces are
+to be long beside them."""
 
 SCHEMES = (
     "uncoded({n})",
@@ -46,6 +53,8 @@ SCHEMES = (
     "reed_solomon({n}, s=1)",
     "communication_efficient({n}, s=2, blocks=2)",
     "partial_stragglers({n}, s=1, slowdown=4)",
+    "heterogeneity_aware({speeds}, s=1)",
+    "group_based({speeds}, s=1)",
     "lagrange({n}, load=2)",
     "uncoded_mmc({n}, load=2)",
     "correlated_mmc({n}, load=3, order=2)",
@@ -95,10 +104,13 @@ def problem(code: Code, speeds: Times) -> Lasting:
 
 def against_theory(n: int, rounds: int) -> list[dict[str, Any]]:
     """Every scheme: mean of the live rounds over that of the same draws in `simulate`."""
-    rows, settings = [], {name: SHORTER * speeds for name, speeds in draws(n, rounds).items()}
+    rows = []
     for text in SCHEMES:
-        code = us.parse_code(text.format(n=n, half=n // 2))
-        found = ratios(code, settings)
+        if ONLY and not text.startswith(ONLY):
+            continue
+        code = us.parse_code(text.format(n=n, half=n // 2, speeds=[1, 2] * (n // 2)))
+        drawn = draws(n, rounds if code.handing is None else HANDED * rounds)
+        found = ratios(code, {name: LONGER * speeds for name, speeds in drawn.items()})
         shown = ", ".join(f"{row['setting']} {row['ratio']:.3f} ({row['ratio_abandonable']:.3f})" for row in found)
         print(f"{code.name}: live over theory {shown}", flush=True)
         rows += found
@@ -121,6 +133,7 @@ def ratios(code: Code, settings: dict[str, Times]) -> list[dict[str, Any]]:
             "scheme": code.name,
             "setting": name,
             "workers": code.n,
+            "rounds": len(own),
             "theory_s": round(float(theory[own].mean()), 4),
             "ratio": round(float(real[own].mean() / theory[own].mean()), 4),
             "theory_abandonable_s": round(float(fresh[own].mean()), 4),
@@ -210,10 +223,13 @@ def _kill(engine: Any, worker: int) -> None:
 def main() -> None:
     began = time.monotonic()
     theory = [row for n in SIZES for row in against_theory(n, ROUNDS)]
+    if ONLY:
+        anew(theory)
+        return
     others = against_others(MORE_ROUNDS)
     result = {
-        "rounds": {"against_theory": ROUNDS, "against_others": MORE_ROUNDS},
-        "times_against_theory": f"{SHORTER:g} of those of the models",
+        "rounds": MORE_ROUNDS,
+        "times_against_theory": f"{LONGER:g} times those of the models",
         "models": MODELS | ({"trace": TRACE_KEY} if os.environ.get("LIVE_TRACE") else {}),
         "work": "a task sleeps for all of its time and is never left; workers look up between two tasks",
         "live_over_theory": theory,
@@ -224,3 +240,11 @@ def main() -> None:
         "minutes": round((time.monotonic() - began) / 60, 1),
     }
     save("live", result)
+
+
+def anew(theory: list[dict[str, Any]]) -> None:
+    """Put rows that were measured again in the place of those in the result."""
+    found = json.loads((RESULTS / "live.json").read_text())
+    fresh = {(row["scheme"], row["setting"]): row for row in theory}
+    rows = [fresh.get((row["scheme"], row["setting"]), row) for row in found["live_over_theory"]]
+    save("live", found | {"live_over_theory": rows, "worst_ratio": max(row["ratio"] for row in rows)})

@@ -1,20 +1,35 @@
-"""Tasks that can stop: what a look costs, alone and in the passes of networks that look between layers."""
+"""Tasks that can stop: what a look costs, alone and in networks, and what redundant tasks cost where nobody straggles.
 
+Rounds without stragglers: waiting for all beside a multi-message code whose workers go on with redundant tasks at once, or wait
+as long as the end of the round usually takes, with tasks that can be left and that cannot.
+"""
+
+import contextlib
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from torch import nn
 
+import unstraggle as us
 from unstraggle.engines.shared import Area, Board
+from unstraggle.runtime.holding import Holding
+from unstraggle.scheme.code import Code
+from unstraggle.statistics import mean_and_half
+from unstraggle.torch import Coded
 from unstraggle.torch.stopping import heed
 
 from .common import best_of, save
+from .lasting import Lasting, Looking
 
-TIMES = 20
+TIMES, DIM = 20, 8
+ROUNDS, WARM = int(os.environ.get("LOOKING_ROUNDS", "60")), 10
+"""Rounds, and those at the start that are not kept: waiting is learned in them."""
 
 
 def look() -> Callable[[], bool]:
@@ -69,10 +84,68 @@ def cost(name: str, model: nn.Module, inputs: torch.Tensor) -> dict[str, Any]:
     }
 
 
-def _timed(model: nn.Module, inputs: torch.Tensor) -> float:
+# Rounds without stragglers
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """Workers do not wait before they begin a redundant task."""
+    with mock.patch.object(Holding, "hold", None):
+        yield
+
+
+def rounds() -> list[dict[str, Any]]:
+    """8 workers whose tasks take 50 ms, but for 2 %: seconds of a round."""
+    speeds = 0.05 * np.random.default_rng(0).lognormal(0, 0.02, (ROUNDS, 8))
+    plain, several = us.parse_code("uncoded(8)"), us.parse_code("uncoded_mmc(8, load=2)")
+    found = [_row(plain.name, "nothing redundant", round_times(plain, speeds, Lasting))]
+    for kind, stops in ((Lasting, "cannot be left"), (Looking, "look every millisecond")):
+        found.append(_row(several.name, f"waits, tasks {stops}", round_times(several, speeds, kind)))
+        with at_once():
+            found.append(_row(several.name, f"at once, tasks {stops}", round_times(several, speeds, kind)))
+    return found
+
+
+def round_times(code: Code, speeds: Any, kind: type[Lasting]) -> list[float]:
+    tasks = zip(code.tasks.part.tolist(), code.tasks.work.tolist(), strict=True)
+    problem = kind(code.k, DIM, speeds, {(part, 0): units for part, units in tasks})
+    with us.Master(code, us.engines.Local(problem)) as master:
+        return [_passed(lambda step=step: master.gradient(np.zeros(DIM), step)) for step in range(len(speeds))][WARM:]  # type: ignore[misc]
+
+
+def steps() -> list[dict[str, Any]]:
+    """A network on two workers: seconds of a step of `Coded`, whose passes look between layers."""
+    torch.manual_seed(0)
+    data = torch.randn(512, 3, 16, 16), torch.randint(0, 10, (512,))
+    found = []
+    for scheme, how in (("uncoded(2)", None), ("uncoded_mmc(2, load=2)", None), ("uncoded_mmc(2, load=2)", at_once)):
+        with contextlib.nullcontext() if how is None else how():
+            times = step_times(networks()["4 convolutions, 16 images"][0], data, scheme)
+        said = "nothing redundant" if scheme == "uncoded(2)" else "waits" if how is None else "at once"
+        found.append(_row(scheme, said, times))
+    return found
+
+
+def step_times(model: nn.Module, data: Any, scheme: str) -> list[float]:
+    with Coded(model, nn.CrossEntropyLoss(), data, scheme=scheme, batch_size=128, check=False) as run:
+        return [_passed(run.backward) for _ in range(ROUNDS)][WARM:]
+
+
+def _row(scheme: str, how: str, seconds: list[float]) -> dict[str, Any]:
+    mean, half = mean_and_half(np.array(seconds))
+    row = {"scheme": scheme, "redundant tasks": how, "ms": [round(1e3 * float(mean), 1), round(1e3 * float(half), 1)]}
+    print(row, flush=True)
+    return row
+
+
+def _passed(do: Callable[[], Any]) -> float:
     start = time.perf_counter()
-    passes(model, inputs)
+    do()
     return time.perf_counter() - start
+
+
+def _timed(model: nn.Module, inputs: torch.Tensor) -> float:
+    return _passed(lambda: passes(model, inputs))
 
 
 def main() -> None:
@@ -82,4 +155,5 @@ def main() -> None:
     rows = [cost(name, *network) for name, network in networks().items()]
     for row in rows:
         print(row, flush=True)
-    save("looking", {"ns_a_look": round(1e9 * seconds), "times": TIMES, "networks": rows})
+    result = {"ns_a_look": round(1e9 * seconds), "times": TIMES, "networks": rows}
+    save("looking", result | {"rounds": ROUNDS - WARM, "eight_workers": rounds(), "network_on_two_workers": steps()})

@@ -12,11 +12,14 @@ import pytest
 
 from ..nurseries import own_nurseries
 
+STARTED = {"spawn_main", "nursery_server"}
+"""Words in the command lines of processes that the local engine starts."""
+
 
 def workers():
     """Processes that the local engine started."""
     children = psutil.Process().children(recursive=True)
-    return [child for child in children if {"spawn_main", "nursery"} & set(re.findall(r"\w+", " ".join(command_line(child))))]
+    return [child for child in children if STARTED & set(re.findall(r"\w+", " ".join(command_line(child))))]
 
 
 def command_line(process):

@@ -25,5 +25,5 @@ def test_commands_take_a_file(saved):
 
 
 def test_training_takes_a_file(saved):
-    code, stop, _ = resolve(saved, None, None, 10)
+    code, stop, *_ = resolve(saved, None, None, 10)
     assert code.name == "cyclic_repetition(4, s=1)" and stop is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import numpy as np
 
 from ..codes import uncoded
 from ..doors import door
-from ..engines.base import Engine
+from ..engines.base import Engine, Follows
 from ..errors import Invalid
 from ..runtime.estimate import Estimate
 from ..runtime.master import Master
@@ -30,13 +31,14 @@ log = logging.getLogger("unstraggle")
 class AdaptiveMaster:
     """Gradients as from a `Master`, with whichever code is best for the cluster as it is.
 
-    engine(code): a new engine for a code; called again whenever the code changes, when the engine before is closed. It begins
-    by waiting for all, learns how long tasks take from its own rounds, and plans from what it saw: after 8 rounds, then
-    whenever there are half as many again, and when the cluster has changed: rounds that take longer or shorter, or a worker
-    that has become slow or fast. It changes the code only where that surely saves `worth` of a round, and has paid for itself
-    if the pattern lasts as long again as it has lasted; and goes back where rounds then take longer than before. samples: of a
-    step, which cannot be cut into more pieces. decider: what decides in place of all that, such as a `Trial`, with whose code
-    it begins. options: as for `Master`; there is no stop rule, for every gradient is exact.
+    engine(code): a new engine for a code; called again whenever the code changes. The engine before is closed, and its workers
+    are taken over where engines can (`engines.Follows`). It begins by waiting for all, learns how long tasks take from its own
+    rounds, and plans from what it saw: after 8 rounds, then whenever there are half as many again, and when the cluster has
+    changed: rounds that take longer or shorter, or a worker that has become slow or fast. It changes the code only where that
+    surely saves `worth` of a round, and has paid for itself if the pattern lasts as long again as it has lasted; and goes back
+    where rounds then take longer than before. samples: of a step, which cannot be cut into more pieces. decider: what
+    decides in place of all that, such as a `Trial`, with whose code it begins. options: as for `Master`; there is no stop rule,
+    for every gradient is exact.
 
     Each change, and what it gained, is in `switches`, in the log, in the trace, and in `switches` of the next estimate.
 
@@ -72,7 +74,8 @@ class AdaptiveMaster:
             warm_up(workers, samples)
         began = time.monotonic()
         self._master = Master(self.code, engine(self.code), **options)
-        self._decider = decider or Decider(self.code, samples=samples, worth=worth, cost=time.monotonic() - began)
+        started = 0.0 if isinstance(self.engine, Follows) else time.monotonic() - began
+        self._decider = decider or Decider(self.code, samples=samples, worth=worth, cost=started)
 
     @property
     def engine(self) -> Engine:
@@ -118,19 +121,34 @@ class AdaptiveMaster:
             self._next = decision.code, replace(decision.switch, step=self._step, planning=planning)
 
     def _change(self) -> None:
-        """Close the workers and open others. Rounds and their numbers go on."""
+        """Go on with workers of another engine. Rounds and their numbers go on."""
         if self._next is None:
             return
         (code, switch), self._next = self._next, None
         began, self._since = time.monotonic(), self._ended
-        self._master.close()
+        engine = self._engine_after(code)
         self.code = code
-        self._master = Master(code, self._engine(code), **self._options, first=self._rounds)
+        with contextlib.ExitStack() as undo:
+            undo.callback(engine.close)
+            self._master = Master(code, engine, **self._options, first=self._rounds)
+            undo.pop_all()
         took = self._decider.cost = time.monotonic() - began
         self._decider.use(code, switch)
         for old in self._news:  # what the closed master had no round for
             self._master.note(old.to_dict())
         self._say(replace(switch, switching=took))
+
+    def _engine_after(self, code: Code) -> Engine:
+        """An engine for another code, with the workers of the present one where it can take them over; that one is closed."""
+        before = self.engine
+        if not isinstance(before, Follows):
+            self._master.close()
+            return self._engine(code)
+        engine = self._engine(code)
+        if isinstance(engine, Follows):
+            engine.follow(before)
+        self._master.close()
+        return engine
 
     def _say(self, switch: Switch) -> None:
         took = f"Planning took {switch.planning:.2g} s, the change {switch.switching:.2g} s."

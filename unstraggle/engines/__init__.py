@@ -17,7 +17,7 @@ from ..runtime.message import Incoming, Message, Order, WorkerFailed
 from ..runtime.roster import Roster
 from ..runtime.serve import Abandoned, Job, Share, run, share_of
 from ..scheme.program import Outgoing
-from .base import Engine, Keeps, Lends, Processes, Tells, prepared
+from .base import Engine, Follows, Keeps, Lends, Processes, Tells, prepared
 
 if TYPE_CHECKING:
     from .chaos import Chaos
@@ -36,6 +36,7 @@ __all__ = [
     "Engine",
     "Failed",
     "Finished",
+    "Follows",
     "Incoming",
     "Job",
     "Joined",

@@ -74,6 +74,15 @@ class Lends(Protocol):
 
 
 @runtime_checkable
+class Follows(Protocol):
+    """An engine that can take over the workers of another one of its kind, so that a change of code starts no processes."""
+
+    def follow(self, before: Engine) -> None:
+        """Close an engine that has done its last round, and take over what it has; to be called before `open`."""
+        ...
+
+
+@runtime_checkable
 class Sampled(Protocol):
     """An engine that may have no clock of the wall: nobody waits while its rounds run."""
 

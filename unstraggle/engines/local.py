@@ -24,10 +24,21 @@ from ..runtime.roster import Roster
 from ..runtime.words import packed as packed_word
 from ..scheme.code import Code
 from ..scheme.program import packed
-from .base import prepared
+from .base import Engine, prepared
 from .environment import thread_limits
 from .local_seat import Seat
-from .local_start import FAREWELL, Born, Cradle, end_all, forget, own_modules, places
+from .local_start import (
+    Born,
+    Cradle,
+    Estate,
+    Free,
+    end_all,
+    end_starter,
+    forget,
+    own_modules,
+    places,
+    wait_until_free,
+)
 from .local_worker import FAILED, FINISHED, NOTE, ORDER, READY
 from .nursery import Nursery
 from .shared import PROGRAM, Area, Board, Letter
@@ -83,6 +94,15 @@ class Local:
         self._events: list[Incoming] = []
         self._early: set[int] = set()
         self._nursery: Nursery | None = None
+        self._estate: Estate | None = None
+        self._left = False
+
+    def follow(self, before: Engine) -> None:
+        """Close an engine that has done its last round, and take over its processes, if they are all there and get free: then
+        none has to be started."""
+        if isinstance(before, Local) and (before._method, before._threads) == (self._method, self._threads):
+            self._estate = before._leave()
+        before.close()
 
     def open(self, code: Code) -> None:
         if self._areas:
@@ -103,12 +123,16 @@ class Local:
         os.set_blocking(self._inbox, False)
         self._seats, self._seat_of = [Seat() for _ in range(code.n)], dict[int, int]()
         self._last = [-math.inf] * code.n
-        if self._method == "forkserver":
+        estate = self._inherited(code.n)
+        if estate is not None:
+            self._nursery = estate.nursery
+        elif self._method == "forkserver":
             self._nursery = Nursery(thread_limits(self._threads), own_modules(self.problem), self._start_within)
         self._open_way(code, rooms)
         shared = self._areas, self._letter, slots, self._notes, self._nursery, self._threads, self._way
-        cradle = Cradle(code, self.problem, *shared)
-        self._starter = Starter(cradle.birth)
+        cradle = Cradle(code, self.problem, *shared, {} if estate is None else estate.free)
+        self._starter = Starter(cradle.birth) if estate is None else estate.starter
+        self._starter.use(cradle.birth)
         self._watch = select.epoll()
         for fd in (self._inbox, self._starter.fd):
             self._watch.register(fd, select.EPOLLIN)
@@ -203,14 +227,14 @@ class Local:
 
     def close(self) -> None:
         """Ask the workers to end, and make those that do not. They ignore Ctrl+C, so this also ends an interrupted run."""
+        if self._estate is not None:
+            self._estate.end()
+            self._estate = None
         if not self._areas:
             return
-        self._starter.end()
-        for seat in self._seats:
-            seat.hang_up()
-        end_all([seat.process for seat in self._seats if seat.process is not None])
+        if not self._left:
+            self._end_workers()
         self._seats = []
-        self._end_starter()
         self._watch.close()
         for fd in (self._inbox, self._notes, self._letter.fd):
             os.close(fd)
@@ -245,16 +269,35 @@ class Local:
                 )
         self._events = []
 
-    def _end_starter(self) -> None:
-        """End the thread, which may wait for a nursery that is stopped, and what it has started meanwhile."""
-        if self._nursery is not None:
-            self._nursery.interrupt()
-            self._nursery.close()  # before the thread that started it ends, and the kernel kills it: it reaps its workers
-            self._nursery = None
-        late = [born for _, born in self._starter.join(FAREWELL) if isinstance(born, Born)]
-        for born in late:
-            os.close(born.orders)
-        end_all([born.process for born in late])
+    # Ending
+
+    def _end_workers(self) -> None:
+        self._starter.end()
+        for seat in self._seats:
+            seat.hang_up()
+        end_all([seat.process for seat in self._seats if seat.process is not None])
+        end_starter(self._starter, self._nursery)
+        self._nursery = None
+
+    def _leave(self) -> Estate | None:
+        """What another engine can take over, and this one has no more then; None where not all are there and get free."""
+        if not self._areas or self._way is not None or not self._roster.all_ready:
+            return None
+        for seat in self._seats:
+            seat.end_orders()
+        if not wait_until_free([seat.link for seat in self._seats]):
+            return None
+        free = {worker: Free(seat.process, seat.link) for worker, seat in enumerate(self._seats) if seat.link is not None}
+        self._left = True
+        return Estate(free, self._starter, self._nursery)
+
+    def _inherited(self, n: int) -> Estate | None:
+        """What the engine before has left, if it had as many workers."""
+        estate, self._estate = self._estate, None
+        if estate is not None and len(estate.free) != n:
+            estate.end()
+            return None
+        return estate
 
     # What happens
 
@@ -328,7 +371,7 @@ class Local:
         for worker, born in self._starter.take():
             if isinstance(born, Born):
                 seat = self._seats[worker]
-                seat.process, seat.orders, seat.waiting = born.process, born.orders, b""
+                seat.process, seat.link, seat.orders, seat.waiting = born.process, born.link, born.orders, b""
                 self._watch.register(born.process.sentinel, select.EPOLLIN)
                 self._seat_of[born.process.sentinel] = worker
                 if worker in self._early:

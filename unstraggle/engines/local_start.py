@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
@@ -21,20 +22,58 @@ from ..runtime.serve import Share, share_of
 from ..scheme.code import Code
 from . import travel
 from .environment import environment, thread_limits
-from .local_worker import Channels, main
-from .nursery import Nursery
+from .local_worker import FREE, Channels, main
+from .nursery import Nursery, written
 from .shared import Area, Fd, Letter
+from .starter import Starter
 
 PAGE = 4096
 FAREWELL = 2.0
 """Seconds that workers have to end when the engine is closed."""
 
 
-class Born(NamedTuple):
-    """A process that was started, and the pipe for its orders."""
+class Free(NamedTuple):
+    """A process, and the socket over which it hears of another engine when its orders have ended."""
 
     process: Any
+    link: socket.socket
+
+
+class Born(NamedTuple):
+    """A process that was started, its socket, and the pipe for its orders."""
+
+    process: Any
+    link: socket.socket
     orders: int
+
+
+@dataclass(frozen=True, eq=False)
+class Estate:
+    """What an engine leaves to the next one: free processes by worker, and the thread and the nursery that start others."""
+
+    free: dict[int, Free]
+    starter: Starter[Born]
+    nursery: Nursery | None
+
+    def end(self) -> None:
+        """Nobody takes it over."""
+        self.starter.end()
+        for one in self.free.values():
+            one.link.close()
+        end_all([one.process for one in self.free.values()])
+        end_starter(self.starter, self.nursery)
+
+
+def end_starter(starter: Starter[Born], nursery: Nursery | None) -> None:
+    """End the thread, which may wait for a nursery that is stopped, and what it has started meanwhile."""
+    if nursery is not None:
+        nursery.interrupt()
+        nursery.close()  # before the thread that started it ends, and the kernel kills it: it reaps its workers
+    late = [born for _, born in starter.join(FAREWELL) if isinstance(born, Born)]
+    for born in late:
+        os.close(born.orders)
+        born.link.close()
+    end_all([born.process for born in late])
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +82,7 @@ class Cradle:
     orders. slots: of all messages. notes: the master's inbox.
 
     nursery: what forks workers; None: each is an interpreter of its own. threads: of numerical libraries. way: where parameters
-    and payloads stand, if not in the areas.
+    and payloads stand, if not in the areas. free: processes of the engine before, by worker, which serve this one.
     """
 
     code: Code
@@ -55,6 +94,7 @@ class Cradle:
     nursery: Nursery | None
     threads: int
     way: Any = None
+    free: dict[int, Free] = field(default_factory=dict)
 
     def birth(self, worker: int) -> Born:
         """Start a process for a worker, in the starter's thread; it reports READY when it has what it needs."""
@@ -71,12 +111,35 @@ class Cradle:
             board, params, payloads = self.areas
             areas = board, params, payloads, self.letter
             channels = Channels(Fd(file), Fd(theirs), Fd(self.notes), *areas, slots, *sizes, self.way)
-            born = Born(self._started(channels, modules), orders)
+            born = Born(*(self._taken_over(worker, channels) or self._new(channels, modules)), orders)
             undo.pop_all()
         return born
 
+    def _taken_over(self, worker: int, channels: Channels) -> Free | None:
+        """The process that had the place in the engine before, where it is still there."""
+        if (found := self.free.pop(worker, None)) is None:
+            return None
+        file, fds = written(channels)
+        try:
+            socket.send_fds(found.link, [FREE], [file, *fds])
+        except OSError:
+            found.link.close()
+            return None
+        finally:
+            os.close(file)
+        return found
+
+    def _new(self, channels: Channels, modules: set[str]) -> Free:
+        """A new process, with its socket. modules: that it is going to import."""
+        mine, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as undo:
+            undo.callback(mine.close)
+            found = Free(self._started(replace(channels, link=Fd(theirs.fileno())), modules), mine)
+            undo.pop_all()
+        return found
+
     def _started(self, channels: Channels, modules: set[str]) -> Any:
-        """A process, forked by the nursery or from nothing. modules: that it is going to import."""
+        """A process, forked by the nursery or from nothing."""
         if self.nursery is not None:
             return self.nursery.start(channels, installed(modules))
         process = get_context("spawn").Process(target=main, args=(channels, os.getpid()), daemon=True)
@@ -109,6 +172,19 @@ def _pickled(share: Share) -> tuple[int, set[str]]:
         os.close(file)
         raise
     return file, modules
+
+
+def wait_until_free(links: Sequence[socket.socket | None]) -> bool:
+    """Whether processes whose orders have ended all say that they are free, within a little while."""
+    limit = time.monotonic() + FAREWELL
+    return all(link is not None and _says(link, limit) for link in links)
+
+
+def _says(link: socket.socket, limit: float) -> bool:
+    link.settimeout(max(limit - time.monotonic(), 1e-3))
+    with contextlib.suppress(OSError):
+        return link.recv(len(FREE)) == FREE
+    return False
 
 
 def end_all(processes: list[Any]) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pickle
 import select
 import signal
+import socket
 import struct
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -41,12 +44,15 @@ LONG = 1 << 16
 """Bytes of a payload from which on it is worth it to add it up where it will stand."""
 BEAT = 0.25
 """Seconds between two heartbeats."""
+FREE = b"f"
+"""What a process says whose orders have ended."""
 
 
 @dataclass(frozen=True)
 class Channels:
     """What a worker process gets: a file with its pickled `Share`, its orders, the master's inbox, the shared areas, and its
-    slots in the area of payloads."""
+    slots in the area of payloads. link: a socket over which it hears what to do when its orders have ended, from another engine
+    of the same master."""
 
     share: Fd
     orders: Fd
@@ -61,15 +67,43 @@ class Channels:
     dim: int
     param_type: str
     way: Any = None
+    link: Fd | None = None
 
 
 def main(channels: Channels, parent: int) -> None:
-    """Serve until the master closes the pipe or is gone. Ctrl+C is the master's to handle.
+    """Serve one engine after the other, until there is none any more or the master is gone. Ctrl+C is the master's to handle.
 
     parent: the master, or the server that forks for it and ends with it.
     """
     end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    link = None if channels.link is None else socket.socket(fileno=channels.link.fd)
+    following: Channels | None = channels
+    while following is not None:
+        problem = serve(following, parent)
+        following = None if link is None else following_on(link, problem)
+    gc.unfreeze()  # else libraries that count their objects at the end miss some, and say so
+
+
+def following_on(link: socket.socket, problem: Callable[[], Any]) -> Channels | None:
+    """Say that this process is free, and wait for what it does next; None where that is nothing. problem: a weak reference to
+    the one before, to see whether it is gone: to look for it among all that was imported takes long."""
+    from .nursery_server import MOST_FDS, Unpickler  # which imports this module
+
+    if problem() is not None:
+        gc.unfreeze()
+        gc.collect()
+    with contextlib.suppress(OSError):
+        link.send(FREE)
+        record, fds, _, _ = socket.recv_fds(link, len(FREE), MOST_FDS, socket.MSG_CMSG_CLOEXEC)
+        if record:
+            with open(fds[0], "rb") as file:
+                return Unpickler(file, fds[1:]).load()  # type: ignore[no-any-return]
+    return None
+
+
+def serve(channels: Channels, parent: int) -> Callable[[], Any]:
+    """Serve an engine until it closes the pipe. Gives a weak reference to its problem."""
     with open(channels.share.fd, "rb") as file:
         share: Share = pickle.load(file)
     if channels.way is not None:
@@ -83,7 +117,11 @@ def main(channels: Channels, parent: int) -> None:
     gc.freeze()  # what is here stays: collections need not look at it in the middle of a round
     worker.note(READY)
     _serve(share, worker)
-    gc.unfreeze()  # else libraries that count their objects at the end miss some, and say so
+    worker.leave()
+    try:
+        return weakref.ref(share.problem)
+    except TypeError:  # then it may still be there
+        return lambda: True
 
 
 def _serve(share: Share, worker: Worker) -> None:
@@ -108,6 +146,7 @@ def serve_shifts(share: Share, worker: Worker) -> None:
             shift.work(partial(worker.stopped, round))
         except Exception:
             worker.report(traceback.format_exc(), round)
+    listener.join()
 
 
 def _listen(share: Share, worker: Worker, shifts: Shifts) -> None:
@@ -144,6 +183,7 @@ class Worker:
         self._rooms = {m: payloads[start + head : start + room] for m, (start, room, head) in places.items()}
         self._letter, self._round = channels.letter, -1
         self._kind, self._dim, self._way = share.dtype, channels.dim, channels.way
+        self._areas, self._left = (channels.board, channels.params, channels.payloads), False
 
     def join(self) -> None:
         """Open what stands on a device."""
@@ -244,10 +284,20 @@ class Worker:
         self._board.write_report(self.number, text)
         self.note(FAILED, number)
 
+    def leave(self) -> None:
+        """The engine is closed: give back what was of it."""
+        self._left = True
+        for fd in (self._orders, self._notes, self._letter.fd):
+            os.close(fd)
+        for area in self._areas:
+            area.close()
+
     def beat(self, parent: int) -> None:
         """Show the master that this process runs, and end it when its parent is gone, where the kernel does not."""
         beats: NDArray[np.float64] = self._board.beats
         while os.getppid() == parent:
+            if self._left:
+                return
             beats[self.number] = time.monotonic()
             time.sleep(BEAT)
         print(f"unstraggle worker {self.number}: the master is gone, so this worker ends.", file=sys.stderr, flush=True)

@@ -27,6 +27,10 @@ class Starter(Generic[T]):
         self._thread = threading.Thread(target=self._run, name="unstraggle starter", daemon=True)
         self._thread.start()
 
+    def use(self, start: Callable[[int], T]) -> None:
+        """Start by another function from now on; nobody is asked for who is not there yet."""
+        self._start = start
+
     def ask(self, worker: int) -> None:
         self._asked.put(worker)
 

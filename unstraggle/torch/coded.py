@@ -77,8 +77,8 @@ class Coded:
     dataset has items of its own and reading some draws no random numbers.
     A batch is dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each
     partition, where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience,
-    transfer, trace: as for `Master`, but an older trace is replaced, unless `append`. callbacks: called with the `Info` of
-    every step.
+    transfer, trace: as for `Master`, but with "auto" messages are fetched where the planner says so and the engine can, and an
+    older trace is replaced, unless `append`. callbacks: called with the `Info` of every step.
 
     forward(model, batch) -> (outputs, targets): where a batch is not (inputs, ..., targets). Several losses on one set of
     workers are a dictionary of functions (model, batch) -> loss; `backward(name)` takes one. collate: makes a batch of samples.
@@ -136,7 +136,7 @@ class Coded:
         stop: Stop | None = None,
         on_shortfall: Shortfall = "wait",
         patience: float | None = None,
-        transfer: Transfer = "push",
+        transfer: Transfer | None = None,
         trace: Any = None,
         append: bool = False,
         callbacks: Sequence[Callable[[Info], None]] = (),
@@ -151,7 +151,7 @@ class Coded:
         require_dealt(scheme, "Shards" if given.streams else parts, stop)
         size = sum(p.numel() for p in trainable(model).values())
         with notice.during("planning the code"):
-            code, planned, saving = resolve(scheme, workers, latency, size, given.of_a_step, worth)
+            code, planned, saving, self.advised = resolve(scheme, workers, latency, size, given.of_a_step, worth)
         rows = partitions(given.samples, given.parts(parts, code.k), code.shares, seed)
         require_pieces(accumulate, micro_batch, code)
         self.batches = given.drawn(rows, code.shares, accumulate, seed, (shuffle and not given.streams, drop_last))

@@ -12,6 +12,7 @@ from ..codes import cyclic_repetition, fractional_repetition, uncoded
 from ..errors import Invalid
 from ..plan.auto import WORTH
 from ..plan.base import Plan
+from ..runtime.terms import Transfer
 from ..scheme.code import Code
 from ..scheme.stop import Stop
 from ..study.expression import find_code
@@ -22,16 +23,17 @@ log = logging.getLogger("unstraggle")
 ROUNDS = 1000
 """On which loads by speed are compared."""
 
-
 WORDS = "auto", "balanced", "adaptive", "none"
 
 
 class Resolved(NamedTuple):
-    """The code, the stop rule that it was planned for, if any, and the share of a round that it should save, if planned."""
+    """The code, the stop rule that it was planned for, if any, the share of a round that it should save, if planned, and how
+    its messages are to get to the master."""
 
     code: Code
     stop: Stop | None = None
     saving: float | None = None
+    transfer: Transfer = "push"
 
 
 def resolve(
@@ -96,7 +98,7 @@ def _planned(workers: int, latency: Any, dim: int, samples: float, worth: float)
         return Resolved(uncoded(workers))
     codes = [one for one in advice.candidates if one.exact and len(one.plan.code.blocks) == 1]
     best = min((one for one in codes if one.plan.code.k <= samples), key=lambda one: one.seen, default=None)
-    return Resolved(uncoded(workers)) if best is None else Resolved(best.plan.code, best.plan.stop, best.saving)
+    return Resolved(uncoded(workers)) if best is None else Resolved(best.plan.code, best.plan.stop, best.saving, best.transfer)
 
 
 def recorded(latency: Any) -> Any:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from .. import engines
-from ..engines.base import Engine
+from ..engines.base import Engine, keeps
 from ..errors import Invalid, UnstraggleError
 from ..runtime.master import Master
+from ..runtime.terms import Transfer
 from ..scheme.code import Code
 from ..scheme.stop import Stop
 from .checks import SAMPLES, Found, unpicklable
@@ -51,14 +52,20 @@ def start_master(run: Coded, start: Callable[[], Master | AdaptiveMaster]) -> Ma
 
 
 def one_master(run: Coded, make: Make, stop: Stop | None, samples: int, options: dict[str, Any]) -> Master:
-    """A master for the code of the run."""
-    return Master(run.code, make(run.problem), stop, **options)
+    """A master for the code of the run. Where nobody says how messages get to it: as was planned, if the engine can."""
+    engine = make(run.problem)
+    return Master(run.code, engine, stop, **options | {"transfer": options["transfer"] or _advised(run, engine)})
+
+
+def _advised(run: Coded, engine: Engine) -> Transfer:
+    return run.advised if keeps(engine) else "push"
 
 
 def adaptive_master(run: Coded, make: Make, stop: Stop | None, samples: int, options: dict[str, Any]) -> AdaptiveMaster:
     """A master that changes the code of the run. samples: of a step."""
     from ..adaptive.master import AdaptiveMaster
 
+    options = options | {"transfer": options["transfer"] or "push"}
     return AdaptiveMaster(run.code.n, lambda code: make(run.take(code)), samples=samples, **options)
 
 
@@ -68,7 +75,9 @@ def trying_master(
     """A master that tries the code of the run before it goes on with it."""
     from ..adaptive.master import AdaptiveMaster
 
-    return AdaptiveMaster(run.code.n, lambda code: make(run.take(code)), decider=trial, **options)
+    first = [make(run.problem)]
+    options = options | {"transfer": options["transfer"] or _advised(run, first[0])}
+    return AdaptiveMaster(run.code.n, lambda code: first.pop() if first else make(run.take(code)), decider=trial, **options)
 
 
 def first_layout(model: nn.Module, code: Code, statistics: str) -> Layout:
