@@ -26,7 +26,7 @@ Line = tuple[str, "Panel", str]
 """Name in the figure, setting, scheme."""
 
 RUNS = {"quick": (2, 1), "usual": (4, 1), "full": (8, 2)}
-"""Runs per scheme and rate, and seeds on which rates are chosen. The usual ones take eight minutes on two cores at most."""
+"""Runs per scheme and rate, and seeds on which rates are chosen. The usual ones take five minutes on two cores."""
 REFERENCE = "proposed"
 CLOSE = ("a", "a2", "b", "c")
 """Panels of figure 3 whose losses are on a logarithmic axis."""
