@@ -9,15 +9,24 @@ from unstraggle import Master, simulate
 from unstraggle.codes import uncoded_mmc, work_conserving
 from unstraggle.engines import Virtual
 from unstraggle.latency import Network, ShiftedExponential, TwoSpeed
-from unstraggle.study.handed import replayed, simulated
+from unstraggle.scheme.arrivals import Way
+from unstraggle.scheme.code import Code, Messages, Tasks
+from unstraggle.scheme.handing import Handing, OnRequest
+from unstraggle.scheme.rule import Need
+from unstraggle.study.handed import handed, replayed, simulated
 
 SETTING = ShiftedExponential(rate=10, shift=0.01)
 
 
 def durations(code, kind, rounds, rng):
-    """Seconds of tasks: a speed per worker and round, a draw per task, and two speeds, of which many tasks end together."""
+    """Seconds of tasks: a speed per worker and round, a draw per task, and two speeds, of which many tasks end together.
+
+    "ties": as many, by eighths, so that sums of them are exact.
+    """
     if kind == "task":
         return rng.exponential(size=(rounds, len(code.tasks)))
+    if kind == "ties":
+        return rng.integers(1, 4, size=(rounds, len(code.tasks))) / 8
     drawn = (
         0.05 + rng.exponential(size=(rounds, code.n))
         if kind == "worker"
@@ -36,6 +45,45 @@ def test_simulated_rounds_are_those_of_a_real_round(expression):
             again, sent, residual = replayed(code, seconds, carry)
             np.testing.assert_allclose(times, again, rtol=1e-12, err_msg=f"{kind} {carry}")
             assert np.array_equal(sums, sent) and (residual == 0).all()
+
+
+def drawn_code(rng):
+    """A few workers that own any partitions, of one size or of several, and may take from any others."""
+    n = int(rng.integers(1, 8))
+    k = int(rng.integers(n, 5 * n + 1))
+    owner, takes, order = rng.integers(n, size=k), rng.random((n, n)) < rng.choice([0.2, 0.6, 1.0]), rng.permutation(k)
+    takes[np.diag_indices(n)] = True
+    takes[:, owner[0]] |= ~takes[:, owner].any(axis=1)
+    worker, place = np.nonzero(takes[:, owner[order]])
+    work = rng.choice([0.25, 0.5, 1.0] if rng.random() < 0.5 else [0.5], size=k)[order[place]]
+    messages = Messages(np.arange(n), np.bincount(worker), takes[:, owner].astype(float))
+    how = Handing(tuple(owner.tolist()), helpers=bool(rng.integers(2)), reserve=int(rng.choice([0, 0, 1, 2])))
+    decoder = OnRequest(messages.coef, Need(n, tuple(range(n))))
+    return Code("drawn", n, Tasks(worker, order[place], work=work), messages, decoder, handing=how)
+
+
+@pytest.mark.parametrize("kind", ["worker", "task", "two", "ties"])
+def test_simulated_rounds_of_drawn_codes_are_those_of_a_real_round(kind):
+    """Any owners, sizes, helpers and reserve, with words that take time and without, with carry-over and without."""
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        code, carry, word = drawn_code(rng), bool(rng.integers(2)), rng.choice([0.0, 0.0, 0.125])
+        way = Way(word, rng.choice([0.0, 0.25], size=code.n), np.full(code.n, word))
+        seconds = durations(code, kind, 5, rng)
+        times, sums = simulated(code, seconds, carry, way)
+        again, sent, _ = replayed(code, seconds, carry, way)
+        np.testing.assert_allclose(times, again, rtol=1e-12, err_msg=f"{seed}")
+        assert np.array_equal(sums, sent), seed
+
+
+@pytest.mark.parametrize("helpers", [False, True])
+def test_rounds_by_speeds_are_those_by_seconds_of_tasks(helpers):
+    code = work_conserving(7, load=3, pieces=3, helpers=helpers)
+    times, sums, _ = handed(code, SETTING, 50, np.random.default_rng(3), np.zeros(7), carry=True)
+    speeds = SETTING.speeds(7, 50, np.random.default_rng(3))
+    again, sent = simulated(code, speeds[:, code.tasks.worker] * code.tasks.work, carry=True)
+    np.testing.assert_allclose(times, again, rtol=1e-12)
+    assert np.array_equal(sums, sent)
 
 
 @pytest.mark.parametrize("carry", [False, True])

@@ -64,12 +64,22 @@ def _rules(code: Code) -> Any:
 
     table, how = table_of(code), code.handing
     assert how is not None
-    others = np.full((code.n, max(1, *map(len, table.others))), -1)
-    for worker, owners in enumerate(table.others):
-        others[worker, : len(owners)] = owners
-    own = np.array([part for parts in table.own for part in parts])
-    first = np.cumsum([0, *map(len, table.own)])
-    return Rules(table.task, table.task >= 0, table.work, own, first, others, how.helpers, how.reserve)
+    own, count = _padded(table.own, how.reserve + 2)
+    others, _ = _padded(table.others, 1)
+    first = np.arange(code.n) * own.shape[1]
+    uneven = bool((table.work != table.work[0]).any())
+    return Rules(table.task, table.work, uneven, own.ravel(), first, count, others, how.helpers, how.reserve)
+
+
+def _padded(rows: tuple[tuple[int, ...], ...], more: int) -> tuple[Any, Any]:
+    """Rows of unequal length as a table, padded with the number of the row in at least `more` columns; and their lengths."""
+    from .handed_state import INDEX
+
+    count = np.array([len(row) for row in rows])
+    table = np.tile(np.arange(len(rows), dtype=INDEX)[:, None], count.max() + more)
+    for row, found in zip(rows, table, strict=True):
+        found[: len(row)] = row
+    return table, count
 
 
 def replayed(code: Code, seconds: Times, carry: bool, way: Way | None = None) -> tuple[Times, Times, Times]:

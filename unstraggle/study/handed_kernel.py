@@ -2,7 +2,8 @@
 
 A worker that goes through its own partitions is looked at only when somebody takes one of them, or when it needs others. From
 the moment at which somebody has nothing to do, every end of a task counts. Who has nothing to do remembers the task that it
-would help with, and looks for another only when that one is done, or somebody else begins with it.
+would help with and when, and looks for another when that moment comes and the task is done, or somebody else has begun with it.
+That is not too late where all tasks are equal: the one that it finds was given later, and is overdue later.
 """
 
 from __future__ import annotations
@@ -15,73 +16,78 @@ from .handed_state import (
     AT,
     BEFORE,
     IDLE,
+    INDEX,
     NEVER,
+    NEVER_BITS,
     OWN,
+    alone,
     change,
     compiled,
-    following,
     inlined,
-    insert,
-    look_through,
-    remove,
-    sooner,
+    play,
+    put_in,
+    take_out,
 )
 
 
 @compiled
-def handed_rounds(seconds, rules, way, workers, parts, turns, late, carry, ends, senders):  # type: ignore[no-untyped-def]
+def handed_rounds(seconds, rules, way, workers, since, turns, late, carry, ends, senders):  # type: ignore[no-untyped-def]
     """Writes ends of rounds one after the other (R,), and how many workers have something to send (R,).
 
-    workers, parts, turns: `handed_state.board(rules)`. late: (n,) when workers are free, before the first round, then after.
+    workers, since, turns: `handed_state.board(rules)`. late: (n,) when workers are free, before the first round, then after.
     """
     for r in range(len(ends)):
-        done = _round(seconds, rules, way, workers, parts, turns, r, late)
+        done = _round(seconds, rules, way, workers, since, turns, r, late)
         senders[r], ends[r] = _collect(workers, way, done)
         _after(seconds, rules, way, workers, turns, r, ends[r], late, carry)
 
 
 @inlined
-def _round(seconds, rules, way, workers, parts, turns, r, late):  # type: ignore[no-untyped-def]
+def _round(seconds, rules, way, workers, since, turns, r, late):  # type: ignore[no-untyped-def]
     """When the master knows that all partitions are done, or never."""
-    _reset(seconds, rules, way, workers, parts, turns, r, late)
-    undone, watched, clock, half = len(rules.work), False, 0.0, len(turns.keys) // 2
+    _reset(seconds, rules, way, workers, since, turns, r, late)
+    undone, watched, clock, w, helper, helped = len(rules.work), False, 0.0, turns.first[1], -1, NEVER
     while undone:
-        w = following(turns, len(turns.who) if watched else len(turns.who) // 2)
         clock = turns.keys[w]
         if clock == NEVER:
             break
-        if w >= half:
-            w -= half
-            part = _help(seconds, rules, way, workers, parts, turns, r, w, clock)
-        else:
-            undone -= _write_down(rules, workers, parts, w, max(0, workers.high[w] - rules.first[w] - rules.reserve))
-            part = _finish(rules, workers, parts, w, clock, watched)
-            undone -= part >= 0
-            _feed(seconds, rules, way, workers, parts, turns, r, w, clock, watched)
-            if rules.helpers and not watched and workers.state[w] == IDLE:
-                undone -= _watch(rules, workers, parts, turns, w, clock)
-                part, watched = -1, True
-        if watched:
-            _look(rules, workers, parts, turns, part, w, clock)
+        if workers.each[w].state == IDLE and not alone(turns, w):
+            w = _of_these(workers, turns, w, clock, helper if helped == clock else -1)
+        worker, then, part = workers.each[w], NEVER, workers.queue[w, 0]
+        if worker.state != IDLE:
+            undone -= _write_down(rules, workers, since, w, worker.high)
+            part = workers.queue[w, 0]
+            undone -= _finish(workers, since, w, clock, watched)
+            then = _feed(seconds, rules, way, workers, since, turns, r, w, clock, watched)
+        elif since.times[worker.target] == worker.seen:
+            part, helper, helped = worker.target, w, clock
+            then = _help(seconds, rules, way, workers, since, r, w, clock)
+        if rules.helpers and worker.state == IDLE:
+            if not watched:
+                undone -= _watch(rules, workers, since, turns, w, clock)
+                watched = True
+            then = _look(rules, workers, since, w, clock)
+        if rules.uneven and watched:
+            _look_again(rules, workers, since, turns, part, w, clock)
+        w = change(turns, w, then) if then > clock else turns.first[1]
     return clock
 
 
 @inlined
-def _reset(seconds, rules, way, workers, parts, turns, r, late):  # type: ignore[no-untyped-def]
+def _reset(seconds, rules, way, workers, since, turns, r, late):  # type: ignore[no-untyped-def]
     """A round begins: workers go through their own partitions, until they need others."""
     for w in range(len(late)):
-        first, count = rules.first[w], rules.first[w + 1] - rules.first[w]
-        workers.state[w], workers.high[w], workers.left[w], workers.turn[w] = OWN, first + count, count, 0
-        workers.length[w], workers.counted[w], workers.pace[w] = 0, 0, 0.0
-        workers.free[w, 0] = late[w]
-        for at in range(count):
-            given, part = workers.free[w, max(0, at - rules.reserve)], rules.own[first + at]
-            workers.free[w, at + 1] = _ends(seconds, rules, way, r, w, part, workers.free[w, at], given)
-        turns.keys[w] = workers.free[w, max(0, count - rules.reserve)]
-    parts.done[:], parts.helper[:] = False, -1
-    turns.keys[len(turns.keys) // 2 :] = NEVER
-    for row in range(len(turns.who)):
-        look_through(turns.keys, turns.soonest, turns.who, row)
+        first, high = rules.first[w], rules.first[w] + rules.count[w]
+        worker = workers.each[w]
+        worker.state, worker.low, worker.high = OWN, first, high
+        worker.length, worker.counted, worker.lasted, worker.spent = 0, 0, 0.0, 0
+        workers.free[first : first + rules.reserve + 1] = late[w]
+        for at in range(first, high):
+            clock, given = workers.free[at + rules.reserve], workers.free[at]
+            workers.free[at + rules.reserve + 1] = _ends(seconds, rules, way, r, w, rules.own[at], clock, given)
+        turns.keys[w] = workers.free[high]
+    since.times[:], since.count[0], since.open[0] = NEVER, 0, len(since.times)
+    play(turns)
 
 
 @inlined
@@ -96,157 +102,190 @@ def _ends(seconds, rules, way, r, w, part, clock, given):  # type: ignore[no-unt
 
 
 @inlined
-def _catch_up(rules, workers, w, by, clock):  # type: ignore[no-untyped-def]
-    """How far a worker at its own partitions is, when worker `by` is free: of equal times, the lower number is first."""
-    turn = workers.turn[w]
-    while workers.free[w, turn] < clock or (workers.free[w, turn] == clock and w < by):
-        turn += 1
-    if turn:
-        workers.turn[w], workers.left[w] = turn, workers.high[w] - rules.first[w] - rules.reserve - turn
+def _write_down(rules, workers, since, w, low):  # type: ignore[no-untyped-def]
+    """If a worker was at its own, and was given those before place `low`: what it has before it. How many it has done."""
+    worker, first, ahead = workers.each[w], rules.first[w], rules.reserve
+    if worker.state != OWN:
+        return 0
+    done = low - first - ahead - 1
+    if done >= 0:
+        worker.state, worker.low, worker.length, worker.counted, worker.began = AT, low, ahead + 1, done, workers.free[low - 1]
+        for at in range(ahead + 1):
+            part, given = rules.own[first + done + at], workers.free[first + done + at]
+            workers.queue[w, at], workers.given[w, at], since.times[part] = part, given, given
+        if done:
+            worker.last, worker.lasted = rules.own[first + done - 1], workers.free[low - 1] - workers.free[low - 2]
+    else:
+        worker.state, worker.low = BEFORE, first
+    workers.free[worker.low] = NEVER
+    return max(done, 0)
 
 
 @inlined
-def _write_down(rules, workers, parts, w, turn):  # type: ignore[no-untyped-def]
-    """If a worker was at its own: what it has done of them until this turn, and has before it. How many it has done."""
-    if workers.state[w] != OWN:
-        return 0
-    first, ahead = rules.first[w], rules.reserve
-    if turn == 0:
-        workers.state[w], workers.left[w] = BEFORE, workers.high[w] - first
-        return 0
-    workers.state[w], workers.left[w] = AT, workers.high[w] - first - ahead - turn
-    workers.length[w], workers.counted[w], workers.began[w] = ahead + 1, turn - 1, workers.free[w, turn - 1]
-    for at in range(ahead + 1):
-        part = rules.own[first + turn - 1 + at]
-        given = workers.free[w, max(0, turn - 1 + at - ahead)]
-        workers.queue[w, at], workers.given[w, at], parts.since[part] = part, given, given
-    if turn > 1:
-        lasted = workers.free[w, turn - 1] - workers.free[w, turn - 2]
-        workers.pace[w] = lasted / rules.work[rules.own[first + turn - 2]]
-    return turn - 1
-
-
-@inlined
-def _finish(rules, workers, parts, w, clock, watched):  # type: ignore[no-untyped-def]
-    """The partition that a worker has done; -1 if somebody was faster, or it comes from an earlier round."""
-    if workers.state[w] == BEFORE:
-        return -1
+def _finish(workers, since, w, clock, watched):  # type: ignore[no-untyped-def]
+    """A worker has done what it was at. Whether it counts: nobody was faster, and it does not come from an earlier round."""
+    worker = workers.each[w]
+    if worker.state == BEFORE:
+        return False
     part = workers.queue[w, 0]
-    workers.length[w] -= 1
-    for at in range(workers.length[w]):
+    worker.length -= 1
+    for at in range(worker.length):
         workers.queue[w, at], workers.given[w, at] = workers.queue[w, at + 1], workers.given[w, at + 1]
-    workers.pace[w], workers.began[w] = (clock - workers.began[w]) / rules.work[part], clock
-    if parts.done[part]:
-        return -1
-    parts.done[part] = True
-    workers.counted[w] += 1
+    worker.last, worker.lasted, worker.began = part, clock - worker.began, clock
+    if since.times[part] == NEVER:
+        return False
+    since.times[part] = NEVER
+    worker.counted += 1
     if watched:
-        remove(parts, part)
-    return part
+        take_out(since, part)
+    return True
 
 
 @inlined
-def _feed(seconds, rules, way, workers, parts, turns, r, w, clock, watched):  # type: ignore[no-untyped-def]
+def _feed(seconds, rules, way, workers, since, turns, r, w, clock, watched):  # type: ignore[no-untyped-def]
     """The next tasks of a worker; it is idle if there is none."""
-    while workers.length[w] <= rules.reserve:
-        part = _choose(rules, workers, turns, w, clock)
+    worker, next_part, given = workers.each[w], workers.queue[w, 0], workers.given[w, 0]
+    while worker.length <= rules.reserve:
+        part = _choose(rules, workers, turns, w, watched)
         if part < 0:
             break
-        if workers.length[w] == 0:
-            workers.began[w] = clock
-        at = workers.length[w]
-        workers.queue[w, at], workers.given[w, at], parts.since[part] = part, clock, clock
-        workers.length[w] += 1
+        if worker.length == 0:
+            worker.began, next_part, given = clock, part, clock
+        workers.queue[w, worker.length], workers.given[w, worker.length], since.times[part] = part, clock, clock
+        worker.length += 1
         if watched:
-            insert(parts, part)
-    if workers.length[w]:
-        workers.state[w] = AT
-        change(turns, w, _ends(seconds, rules, way, r, w, workers.queue[w, 0], clock, workers.given[w, 0]))
-    else:
-        workers.state[w] = IDLE
-        change(turns, w, NEVER)
+            put_in(since, part)
+    if worker.length == 0:
+        worker.state = IDLE
+        return NEVER
+    worker.state = AT
+    return _ends(seconds, rules, way, r, w, next_part, clock, given)
 
 
 @inlined
-def _choose(rules, workers, turns, w, clock):  # type: ignore[no-untyped-def]
+def _choose(rules, workers, turns, w, watched):  # type: ignore[no-untyped-def]
     """A partition that nobody has: an own one, or the last one of the worker that has the most left; -1 if there is none."""
-    if workers.left[w]:
-        workers.left[w] -= 1
-        return rules.own[workers.high[w] - workers.left[w] - 1]
+    worker = workers.each[w]
+    if worker.low < worker.high:
+        worker.low += 1
+        workers.free[worker.low] = NEVER
+        return rules.own[worker.low - 1]
+    if worker.spent:
+        return -1
+    owner = _richest(rules, workers, w) if watched else _richest_now(rules, workers, w, turns.bits[w])
+    if owner < 0:
+        worker.spent = 1
+        return -1
+    workers.each[owner].high -= 1
+    if workers.each[owner].state == OWN:
+        change(turns, owner, workers.free[workers.each[owner].high])
+    return rules.own[workers.each[owner].high]
+
+
+@inlined
+def _richest(rules, workers, w):  # type: ignore[no-untyped-def]
+    """Of those from whom a worker may take, the first one that has the most left; -1 if none has."""
     owner, most = -1, 0
     for at in range(rules.others.shape[1]):
         other = rules.others[w, at]
-        if other < 0:
+        if other == w:
             break
-        if workers.left[other] > most:
-            if workers.state[other] == OWN:
-                _catch_up(rules, workers, other, w, clock)
-            if workers.left[other] > most:
-                owner, most = other, workers.left[other]
-    if owner < 0:
-        return -1
-    workers.left[owner] -= 1
-    workers.high[owner] -= 1
-    if workers.state[owner] == OWN:
-        sooner(turns, owner, workers.free[owner, max(0, workers.high[owner] - rules.first[owner] - rules.reserve)])
-    return rules.own[workers.high[owner]]
+        left = np.int64(workers.each[other].high) - np.int64(workers.each[other].low)
+        owner, most = (np.int64(other) if left > most else owner), max(left, most)
+    return owner
 
 
 @inlined
-def _watch(rules, workers, parts, turns, by, clock):  # type: ignore[no-untyped-def]
-    """Somebody is idle: from now on all are looked at. Makes the list of what they are at; how many they had done."""
-    known, nobody = 0, len(rules.work)
-    parts.older[nobody], parts.newer[nobody] = nobody, nobody
-    for w in range(len(workers.state)):
-        if workers.state[w] == OWN:
-            _catch_up(rules, workers, w, by, clock)
-            turns.keys[w] = workers.free[w, workers.turn[w]]
-            known += _write_down(rules, workers, parts, w, workers.turn[w])
-        for at in range(workers.length[w]):
-            insert(parts, workers.queue[w, at])
-    for row in range(len(turns.who)):
-        look_through(turns.keys, turns.soonest, turns.who, row)
+def _richest_now(rules, workers, w, clock):  # type: ignore[no-untyped-def]
+    """The same while some are at their own, and may have been given more since somebody looked. clock: its bits.
+
+    Of equal times, the lower number is first. Each is brought up to date by one, and all again where that is not enough.
+    """
+    owner, again = -1, True
+    while again:
+        owner, most, again = -1, 0, False
+        for at in range(rules.others.shape[1]):
+            other = rules.others[w, at]
+            if other == w:
+                break
+            low, before = np.int64(workers.each[other].low), clock + (other < w)
+            given, more = workers.bits[low] < before, workers.bits[low + 1] < before
+            low += given
+            workers.each[other].low = low
+            again |= given & more
+            left = np.int64(workers.each[other].high) - low
+            owner, most = (np.int64(other) if left > most else owner), max(left, most)
+    return owner
+
+
+@inlined
+def _watch(rules, workers, since, turns, by, clock):  # type: ignore[no-untyped-def]
+    """Somebody is idle: from now on all are looked at. How many partitions they had done."""
+    known = 0
+    for w in range(len(workers.each)):
+        if workers.each[w].state == OWN:
+            low = workers.each[w].low
+            while workers.free[low] < clock or (workers.free[low] == clock and w < by):
+                low += 1
+            turns.keys[w] = workers.free[low]
+            known += _write_down(rules, workers, since, w, low)
+        for at in range(workers.each[w].length):
+            put_in(since, workers.queue[w, at])
+    play(turns)
     return known
 
 
 @inlined
-def _look(rules, workers, parts, turns, part, w, clock):  # type: ignore[no-untyped-def]
-    """Somebody is done with a partition, or begins with it: idle workers that would have helped with it look for another.
-
-    So does worker w if it is idle: for what was given first, of what others have before them, and may be overdue some time.
-    """
-    nobody, half, seeking = len(rules.work), len(turns.keys) // 2, -1
-    if part >= 0:
-        seeking, parts.helper[part] = parts.helper[part], -1
-    if workers.state[w] == IDLE:
-        workers.beside[w], seeking = seeking, w
-    while seeking >= 0:
-        one, seeking = seeking, workers.beside[seeking]
-        if workers.state[one] != IDLE:
-            continue
-        found = parts.newer[nobody]
-        while found != nobody and not rules.may[one, found]:
-            found = parts.newer[found]
-        if found == nobody:
-            change(turns, half + one, NEVER)
-            continue
-        workers.target[one], workers.beside[one], parts.helper[found] = found, parts.helper[found], one
-        when = parts.since[found] + OVERDUE * workers.pace[one] * rules.work[found]
-        change(turns, half + one, max(when, clock))
+def _look(rules, workers, since, w, clock):  # type: ignore[no-untyped-def]
+    """An idle worker looks for what it would help with: what was given first, of what others are at. When it would begin."""
+    seen, found, together = NEVER_BITS, 0, False
+    for part in since.open:
+        if part == len(since.times):
+            break
+        given = since.bits[part] | (rules.task[w, part] >> 63 & NEVER_BITS)  # not before never if it may not
+        together |= given == seen
+        seen, found = min(given, seen), (part if given < seen else found)
+    if seen == NEVER_BITS:
+        return NEVER
+    for at in range(since.count[0] if together else 0):
+        part = since.open[at]
+        same = since.bits[part] == seen and rules.task[w, part] >= 0
+        found = min(part, found) if same else found
+    worker = workers.each[w]
+    worker.target, worker.seen = found, since.times[found]
+    return max(clock, worker.seen + OVERDUE * (worker.lasted / rules.work[worker.last]) * rules.work[found])
 
 
 @inlined
-def _help(seconds, rules, way, workers, parts, turns, r, w, clock):  # type: ignore[no-untyped-def]
-    """An idle worker begins with what is overdue: which that is."""
-    part = workers.target[w]
-    workers.state[w], workers.length[w], workers.began[w] = AT, 1, clock
-    workers.queue[w, 0], workers.given[w, 0] = part, clock
-    remove(parts, part)
-    parts.since[part] = clock
-    insert(parts, part)
-    change(turns, len(turns.keys) // 2 + w, NEVER)
-    change(turns, w, _ends(seconds, rules, way, r, w, part, clock, clock))
-    return part
+def _look_again(rules, workers, since, turns, part, by, clock):  # type: ignore[no-untyped-def]
+    """A partition is done, or worker `by` has begun with it: others that would have helped with it look for another."""
+    for w in range(len(workers.each)):
+        if workers.each[w].state == IDLE and workers.each[w].target == part and w != by:
+            change(turns, w, _look(rules, workers, since, w, clock))
+
+
+@inlined
+def _of_these(workers, turns, first, clock, helper):  # type: ignore[no-untyped-def]
+    """Who is next if something happens at several workers at once, and at an idle one first: whoever has done a task.
+
+    Else idle workers in turn, from the one behind the last that began to help at this moment.
+    """
+    behind = first
+    for w in range(len(workers.each) - 1, -1, -1):
+        behind = INDEX(w) if turns.keys[w] == clock and w > helper else behind
+    for w in range(len(workers.each)):
+        if turns.keys[w] == clock and workers.each[w].state != IDLE:
+            return INDEX(w)
+    return behind
+
+
+@inlined
+def _help(seconds, rules, way, workers, since, r, w, clock):  # type: ignore[no-untyped-def]
+    """An idle worker begins with what is overdue. When the master hears that it is done."""
+    worker, part = workers.each[w], workers.each[w].target
+    worker.state, worker.length, worker.began = AT, 1, clock
+    workers.queue[w, 0], workers.given[w, 0], since.times[part] = part, clock, clock
+    return _ends(seconds, rules, way, r, w, part, clock, clock)
 
 
 @inlined
@@ -254,7 +293,7 @@ def _collect(workers, way, done):  # type: ignore[no-untyped-def]
     """How many workers have something to send, and when all of it is here: they are asked at once, and share a link."""
     senders, through = 0, 0.0
     for w in way.order:
-        if workers.counted[w]:
+        if workers.each[w].counted:
             senders += 1
             through = max(through, way.link[w]) + way.master
     return senders, done + (through + 2 * way.word)
@@ -267,10 +306,10 @@ def _after(seconds, rules, way, workers, turns, r, end, late, carry):  # type: i
     A worker begins with what it has in reserve until the round is over, and also at that moment, for it cannot know yet.
     """
     for w in range(len(late)):
-        ends, state = turns.keys[w], workers.state[w]
+        ends, state = turns.keys[w], workers.each[w].state
         if state == OWN:  # in a task of an earlier round since the beginning, or for ever in one of its own
-            ends = workers.free[w, 0] if workers.free[w, 0] > end else NEVER
-        for at in range(1, workers.length[w] if state == AT else 0):
+            ends = workers.free[rules.first[w]] if workers.free[rules.first[w]] > end else NEVER
+        for at in range(1, workers.each[w].length if state == AT else 0):
             if max(ends - way.word, workers.given[w, at] + way.word) > end:
                 break
             ends = _ends(seconds, rules, way, r, w, workers.queue[w, at], ends, workers.given[w, at])

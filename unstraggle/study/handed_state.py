@@ -1,7 +1,7 @@
 """What compiled rounds of codes that hand out tasks keep: workers, partitions, and who is next.
 
-Places stand in rows. Each row knows which of its places is next and when, so that the next of all is found by looking at rows,
-and a change needs one row. Partitions that somebody is at stand in a list, those that were given first in front.
+Who is next is found by a knock-out: workers stand in pairs, of each pair the one whose moment comes first goes on to the next
+pair, and so on to the last one. When a moment changes, only the pairs on the worker's way are played again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-NEVER, ROW = np.inf, 8
+NEVER = np.inf
+NEVER_BITS = int(np.float64(NEVER).view(np.int64))
 OWN, BEFORE, AT, IDLE = range(4)
 """What a worker is at: its own partitions, which need no looking at; a task of an earlier round; a task; nothing."""
 
@@ -22,9 +23,13 @@ compiled = untyped(nogil=True, cache=True, _nrt=False)
 inlined = untyped(nogil=True, inline="always")
 """For functions that take a board: handing over its many arrays takes longer than what most of them do."""
 
-Rules = namedtuple("Rules", "task may work own first others helpers reserve")
-"""Who may do what. task: (n, k) rows of the table; may: (n, k) whether there is one. work: (k,). own: partitions by owner,
-those of worker i from first[i] on. others: (n, most) owners from whom a worker may take, padded with -1."""
+INDEX = np.uint32
+"""For numbers of workers, partitions and places: what cannot be negative is a check less wherever it is looked up."""
+
+Rules = namedtuple("Rules", "task work uneven own first count others helpers reserve")
+"""Who may do what. task: (n, k) rows of the table, -1 where there is none. work: (k,), and whether it is uneven. own:
+partitions by owner, each of whom has a row of places: those of worker i stand at count[i] places from first[i] on, and at least
+reserve + 2 places behind them are empty. others: (n, most) owners from whom a worker may take, padded with its own number."""
 
 Seconds = namedtuple("Seconds", "tasks speeds one_speed")
 """tasks: (R, T) seconds of tasks, or speeds: (R, n) of a unit of work if `one_speed`."""
@@ -33,84 +38,91 @@ Way = namedtuple("Way", "word link order master")
 """word: seconds of a word to a worker, or back. link: (n,) of a sum on its worker's link; order: (n,) workers by that.
 master: of a sum on the master's link."""
 
-Workers = namedtuple("Workers", "state high left turn length counted target beside began pace queue given free")
-"""state: what each is at. left: of its own partitions, how many nobody has, the last of them high - 1; more than there are
-while it is at its own. turn: how often it was free so far, while it is at its own. length: tasks before it, which stand in
-queue (n, reserve + 1), and were given at `given`. counted: partitions that it was the first to do. target: what it would help
-with; beside: another that would help with the same, or -1. began: its task. pace: seconds of a unit of work in the one before.
-free: (n, most + 1) when it is free if it does its own partitions only. All times are those at which the master knows."""
+WORKER = np.dtype(
+    [(name, INDEX) for name in ("low", "high", "target", "last")]
+    + [(name, np.int64) for name in ("state", "length", "counted", "spent")]
+    + [(name, np.float64) for name in ("began", "lasted", "seen")]
+)
+"""A worker. low, high: of its own partitions, nobody has those from place low to high - 1; while it is at its own, low is
+brought up to date when somebody looks. target: what it would help with, and seen: since when somebody is at that. last: the
+partition that it did before, and lasted: how long that took. state: what it is at. length: tasks before it. counted: partitions
+that it was the first to do. spent: whether it has found nothing to take. began: its task."""
 
-Parts = namedtuple("Parts", "since done older newer helper")
-"""since: when each was given last. done: whether it is, from when on somebody may do it again. older, newer: its neighbours in
-the list, whose ends are the last entry. helper: a worker that would help with it, or -1."""
+Workers = namedtuple("Workers", "each queue given free bits")
+"""each: (n,) of WORKER. queue: (n, reserve + 1) tasks before each, and when they were given. free: when each is free for its
+own partitions, if it does only these: the one at a place is given to it at free[place], and done at free[place + 1 + reserve];
+at place low it is never, once its worker is at others. bits: the same as whole numbers. All times are those at which the master
+knows."""
 
-Turns = namedtuple("Turns", "keys soonest who")
-"""keys: when something happens, at place w when worker w is free, and at place len(keys) / 2 + w when it begins to help.
-soonest, who: of each row of places the first, and when."""
+Since = namedtuple("Since", "times bits open place count")
+"""times: since when somebody is at each partition; never if nobody is, or it is done. bits: the same as whole numbers. open:
+those at which somebody is, in no order, and then k; they are kept from the moment on at which somebody is idle. place: where
+each stands there. count: (1,)."""
+
+Turns = namedtuple("Turns", "keys bits first")
+"""keys: when something happens at each worker: it is free, or, where it is idle, begins to help. bits: the same as whole
+numbers, which have the same order and are compared faster. first: who goes on from each pair, first[1] from the last one; the
+pairs at places p // 2 come after those at p, and workers themselves stand in the second half."""
 
 
-def board(rules: Rules) -> tuple[Workers, Parts, Turns]:
+def board(rules: Rules) -> tuple[Workers, Since, Turns]:
     """Room for a round."""
-    n, k, rows = len(rules.task), len(rules.work), -(-len(rules.task) // ROW)
-    whole = {name: np.zeros(n, np.int64) for name in Workers._fields[:8]}
-    queue, free = np.zeros((n, rules.reserve + 1), np.int64), np.zeros((n, np.diff(rules.first).max() + 1))
-    workers = Workers(**whole, began=np.zeros(n), pace=np.zeros(n), queue=queue, given=np.zeros(queue.shape), free=free)
-    parts = Parts(np.zeros(k), np.zeros(k, np.bool_), *(np.zeros(k + 1, np.int64) for _ in range(3)))
-    return workers, parts, Turns(np.full(2 * rows * ROW, NEVER), np.full(2 * rows, NEVER), np.zeros(2 * rows, np.int64))
+    n, k, places = len(rules.task), len(rules.work), 1 << (len(rules.task) - 1).bit_length()
+    queue, free = np.zeros((n, rules.reserve + 1), INDEX), np.full(len(rules.own), NEVER)
+    times, keys = np.full(k, NEVER), np.full(places, NEVER)
+    workers = Workers(np.zeros(n, WORKER), queue, np.zeros(queue.shape), free, free.view(np.int64))
+    since = Since(times, times.view(np.int64), np.full(k + 1, k, INDEX), np.zeros(k, INDEX), np.zeros(1, np.int64))
+    return workers, since, Turns(keys, keys.view(np.int64), np.tile(np.arange(places, dtype=INDEX), 2))
 
 
 @compiled
-def look_through(keys, soonest, who, row):  # type: ignore[no-untyped-def]
-    """What is first in a row; of equal times the lower place."""
-    best, key = row * ROW, keys[row * ROW]
-    for place in range(row * ROW + 1, row * ROW + ROW):
-        before = keys[place] < key
-        best, key = (place if before else best), (keys[place] if before else key)
-    soonest[row], who[row] = key, best
+def bits_of(time):  # type: ignore[no-untyped-def]
+    """A time as a whole number, which has the same order."""
+    return np.float64(time).view(np.int64)
 
 
 @inlined
-def change(turns, place, key):  # type: ignore[no-untyped-def]
-    """Something happens at a place at another time."""
-    turns.keys[place] = key
-    look_through(turns.keys, turns.soonest, turns.who, place // ROW)
+def put_in(since, part):  # type: ignore[no-untyped-def]
+    """Somebody is at a partition at which nobody was."""
+    count = since.count[0]
+    since.open[count], since.open[count + 1], since.place[part], since.count[0] = part, len(since.place), count, count + 1
 
 
 @inlined
-def sooner(turns, place, key):  # type: ignore[no-untyped-def]
-    """The same, and it happens sooner than it would have."""
-    row = place // ROW
-    turns.keys[place] = key
-    if key < turns.soonest[row] or (key == turns.soonest[row] and place < turns.who[row]):
-        turns.soonest[row], turns.who[row] = key, place
+def take_out(since, part):  # type: ignore[no-untyped-def]
+    """A partition is done."""
+    count, place = since.count[0] - 1, since.place[part]
+    last = since.open[count]
+    since.open[place], since.place[last], since.open[count], since.count[0] = last, place, len(since.place), count
 
 
 @inlined
-def following(turns, rows):  # type: ignore[no-untyped-def]
-    """The place in the first rows at which something happens next."""
-    best, key = turns.who[0], turns.soonest[0]
-    for row in range(1, rows):
-        before = turns.soonest[row] < key
-        best, key = (turns.who[row] if before else best), (turns.soonest[row] if before else key)
-    return best
+def change(turns, w, key):  # type: ignore[no-untyped-def]
+    """Something happens at a worker at another time: its way through the pairs. Of equal times the lower number is first."""
+    turns.keys[w] = key
+    at, first, when = len(turns.keys) + w, w, bits_of(key)
+    while at > 1:
+        other = turns.first[at ^ 1]
+        then = turns.bits[other]
+        before = then - (at & 1) < when
+        first, when, at = (other if before else first), (then if before else when), at >> 1
+        turns.first[at] = first
+    return first
 
 
 @inlined
-def insert(parts, part):  # type: ignore[no-untyped-def]
-    """Into the list: behind those that were given before; of equal times by number."""
-    ends, since = len(parts.since), parts.since[part]
-    after = parts.older[ends]
-    while after != ends and (parts.since[after] > since or (parts.since[after] == since and after > part)):
-        after = parts.older[after]
-    before = parts.newer[after]
-    parts.older[part], parts.newer[part] = after, before
-    parts.newer[after] = part
-    parts.older[before] = part
+def alone(turns, w):  # type: ignore[no-untyped-def]
+    """Whether nothing else happens at the moment of the one who is next."""
+    at, same = len(turns.keys) + w, False
+    while at > 1:
+        same |= turns.bits[turns.first[at ^ 1]] == turns.bits[w]
+        at >>= 1
+    return not same
 
 
 @inlined
-def remove(parts, part):  # type: ignore[no-untyped-def]
-    """Out of the list."""
-    older, newer = parts.older[part], parts.newer[part]
-    parts.newer[older] = newer
-    parts.older[newer] = older
+def play(turns):  # type: ignore[no-untyped-def]
+    """All pairs, after many changes."""
+    for at in range(len(turns.keys) - 1, 0, -1):
+        left, right = turns.first[2 * at], turns.first[2 * at + 1]
+        turns.first[at] = right if turns.bits[right] < turns.bits[left] else left
