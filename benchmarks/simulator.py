@@ -1,4 +1,7 @@
-"""The simulator against its plain NumPy form: a million rounds of each code of figure 1, growth with n, and memory."""
+"""The simulator against its plain NumPy form: a million rounds of each code of figure 1, growth with n, and memory.
+
+And rounds that hand out tasks, in the setting of figure 1, with carry-over: chains of rounds, as many at once as there are cores.
+"""
 
 import subprocess
 import sys
@@ -14,6 +17,7 @@ from .common import best_of, save
 
 ROUNDS = 1_000_000
 PLAIN_ROUNDS = 10 * CHUNK
+HANDED_ROUNDS = 32 * CHUNK
 
 
 def figure_codes() -> list[dict[str, object]]:
@@ -61,6 +65,27 @@ def growth() -> list[dict[str, object]]:
     return rows
 
 
+def handed_codes() -> list[dict[str, object]]:
+    """Work-conserving rounds, nothing twice and with helpers: drawing the times is part of it."""
+    rows = []
+    for helpers in (False, True):
+        code = codes.work_conserving(40, load=10, pieces=10, helpers=helpers)
+        run = partial(simulate, code, LATENCY, rounds=HANDED_ROUNDS, rng=0, carry=True)
+        fast, single, result = HANDED_ROUNDS / best_of(run), HANDED_ROUNDS / best_of(partial(run, threads=1)), run()
+        rows.append(
+            {
+                "code": code.name,
+                "rounds": HANDED_ROUNDS,
+                "rounds_per_second": round(fast),
+                "rounds_per_second_one_thread": round(single),
+                "seconds_a_round": round(result.time.mean, 4),
+                "sums_a_round": round(result.messages.mean, 2),
+            }
+        )
+        print(f"{code.name:60}{fast:12.3g} rounds/s{single:12.3g} on one thread")
+    return rows
+
+
 MEMORY_ROUNDS = 10_000_000
 
 
@@ -73,7 +98,8 @@ def memory() -> dict[str, object]:
 
 
 def main() -> None:
-    save("simulator", {"rounds": ROUNDS, "figure_codes": figure_codes(), "growth": growth(), "memory": memory()})
+    figure, handed = figure_codes(), handed_codes()
+    save("simulator", {"rounds": ROUNDS, "figure_codes": figure, "handed": handed, "growth": growth(), "memory": memory()})
 
 
 if __name__ == "__main__":

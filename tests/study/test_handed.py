@@ -65,7 +65,7 @@ def drawn_code(rng):
 @pytest.mark.parametrize("kind", ["worker", "task", "two", "ties"])
 def test_simulated_rounds_of_drawn_codes_are_those_of_a_real_round(kind):
     """Any owners, sizes, helpers and reserve, with words that take time and without, with carry-over and without."""
-    for seed in range(50):
+    for seed in range(80):
         rng = np.random.default_rng(seed)
         code, carry, word = drawn_code(rng), bool(rng.integers(2)), rng.choice([0.0, 0.0, 0.125])
         way = Way(word, rng.choice([0.0, 0.25], size=code.n), np.full(code.n, word))
