@@ -1,6 +1,6 @@
 """The simulator against its plain NumPy form: a million rounds of each code of figure 1, growth with n, and memory.
 
-And rounds that hand out tasks, in the setting of figure 1, with carry-over: chains of rounds, as many at once as there are cores.
+And rounds that hand out tasks, in the same setting, with carry-over: chains of rounds, as many at once as there are cores.
 """
 
 import subprocess
