@@ -68,7 +68,8 @@ def _rules(code: Code) -> Any:
     others, _ = _padded(table.others, 1)
     first = np.arange(code.n) * own.shape[1]
     uneven = bool((table.work != table.work[0]).any())
-    return Rules(table.task, table.work, uneven, own.ravel(), first, count, others, how.helpers, how.reserve)
+    unit = 0.0 if uneven else float(table.work[0])
+    return Rules(table.task, table.work, uneven, unit, own.ravel(), first, count, others, how.helpers, how.reserve)
 
 
 def _padded(rows: tuple[tuple[int, ...], ...], more: int) -> tuple[Any, Any]:

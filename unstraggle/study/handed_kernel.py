@@ -82,9 +82,11 @@ def _reset(seconds, rules, way, workers, since, turns, r, late):  # type: ignore
         worker.state, worker.low, worker.high = OWN, first, high
         worker.length, worker.counted, worker.lasted, worker.spent = 0, 0, 0.0, 0
         workers.free[first : first + rules.reserve + 1] = late[w]
+        clock = late[w]
         for at in range(first, high):
-            clock, given = workers.free[at + rules.reserve], workers.free[at]
-            workers.free[at + rules.reserve + 1] = _ends(seconds, rules, way, r, w, rules.own[at], clock, given)
+            given = workers.free[at] if rules.reserve else clock
+            clock = _ends(seconds, rules, way, r, w, rules.own[at], clock, given)
+            workers.free[at + rules.reserve + 1] = clock
         turns.keys[w] = workers.free[high]
     since.times[:], since.count[0], since.open[0] = NEVER, 0, len(since.times)
     play(turns)
@@ -92,7 +94,9 @@ def _reset(seconds, rules, way, workers, since, turns, r, late):  # type: ignore
 
 @inlined
 def _lasts(seconds, rules, r, w, part):  # type: ignore[no-untyped-def]
-    return seconds.speeds[r, w] * rules.work[part] if seconds.one_speed else seconds.tasks[r, rules.task[w, part]]
+    if not seconds.one_speed:
+        return seconds.tasks[r, rules.task[w, part]]
+    return seconds.speeds[r, w] * rules.unit if rules.unit else seconds.speeds[r, w] * rules.work[part]
 
 
 @inlined
