@@ -213,10 +213,9 @@ def _richest_now(rules, workers, w, clock):  # type: ignore[no-untyped-def]
             if other == w:
                 break
             low, before = np.int64(workers.each[other].low), clock + (other < w)
-            given, more = workers.bits[low] < before, workers.bits[low + 1] < before
-            low += given
+            low += workers.bits[low] < before
             workers.each[other].low = low
-            again |= given & more
+            again |= workers.bits[low] < before
             left = np.int64(workers.each[other].high) - low
             owner, most = (np.int64(other) if left > most else owner), max(left, most)
     return owner

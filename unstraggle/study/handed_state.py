@@ -27,9 +27,10 @@ INDEX = np.uint32
 """For numbers of workers, partitions and places: what cannot be negative is a check less wherever it is looked up."""
 
 Rules = namedtuple("Rules", "task work uneven unit own first count others helpers reserve")
-"""Who may do what. task: (n, k) rows of the table, -1 where there is none. work: (k,), and whether it is uneven. own:
-partitions by owner, each of whom has a row of places: those of worker i stand at count[i] places from first[i] on, and at least
-reserve + 2 places behind them are empty. others: (n, most) owners from whom a worker may take, padded with its own number."""
+"""Who may do what. task: (n, k) rows of the table, -1 where there is none. work: (k,), and whether it is uneven; unit: that of
+all, or 0. own: partitions by owner, each of whom has a row of places: those of worker i stand at count[i] places from first[i]
+on, and at least reserve + 2 places behind them are empty. others: (n, most) owners from whom a worker may take, padded with its
+own number."""
 
 Seconds = namedtuple("Seconds", "tasks speeds one_speed")
 """tasks: (R, T) seconds of tasks, or speeds: (R, n) of a unit of work if `one_speed`."""
