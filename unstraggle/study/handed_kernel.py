@@ -20,6 +20,7 @@ from .handed_state import (
     NEVER,
     NEVER_BITS,
     OWN,
+    WHOLE,
     alone,
     change,
     compiled,
@@ -194,8 +195,8 @@ def _richest(rules, workers, w):  # type: ignore[no-untyped-def]
         other = rules.others[w, at]
         if other == w:
             break
-        left = np.int64(workers.each[other].high) - np.int64(workers.each[other].low)
-        owner, most = (np.int64(other) if left > most else owner), max(left, most)
+        left = WHOLE(workers.each[other].high) - WHOLE(workers.each[other].low)
+        owner, most = (WHOLE(other) if left > most else owner), max(left, most)
     return owner
 
 
@@ -212,12 +213,12 @@ def _richest_now(rules, workers, w, clock):  # type: ignore[no-untyped-def]
             other = rules.others[w, at]
             if other == w:
                 break
-            low, before = np.int64(workers.each[other].low), clock + (other < w)
+            low, before = WHOLE(workers.each[other].low), clock + (other < w)
             low += workers.bits[low] < before
             workers.each[other].low = low
             again |= workers.bits[low] < before
-            left = np.int64(workers.each[other].high) - low
-            owner, most = (np.int64(other) if left > most else owner), max(left, most)
+            left = WHOLE(workers.each[other].high) - low
+            owner, most = (WHOLE(other) if left > most else owner), max(left, most)
     return owner
 
 

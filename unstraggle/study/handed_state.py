@@ -23,6 +23,7 @@ compiled = untyped(nogil=True, cache=True, _nrt=False)
 inlined = untyped(nogil=True, inline="always")
 """For functions that take a board: handing over its many arrays takes longer than what most of them do."""
 
+WHOLE: Any = np.int64
 INDEX = np.uint32
 """For numbers of workers, partitions and places: what cannot be negative is a check less wherever it is looked up."""
 
