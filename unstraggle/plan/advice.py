@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..runtime.terms import Transfer
 from .base import Plan
 from .cause import Cause
 
@@ -30,7 +31,7 @@ class Candidate:
     saving_ci95: tuple[float, float]
     messages: float
     volume: float
-    transfer: str = "push"
+    transfer: Transfer = "push"
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers for JSON."""
