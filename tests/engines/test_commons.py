@@ -190,6 +190,9 @@ def test_a_worker_carries_parameters_for_its_neighbours() -> None:
         assert own is not None and there is not None and set(there) == {float(round)}
         seen.append(there)
     assert set(seen[1]) == {1.0} and set(seen[2]) == {2.0}
+    parcel = depot.parcel(2)
+    depot.write(order(4, np.full(DIM, 4.0)))
+    assert set(parcel[64:].view(KIND)) == {2.0}, "it was overwritten on its way"
     assert len(neighbour._known) == 1, "memory is looked for once"
 
 
