@@ -59,13 +59,16 @@ def test_what_is_read_only_cannot_be_written() -> None:
 
 
 @needs_memory
-def test_nothing_else_is_opened() -> None:
+def test_nothing_else_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """A place comes over a wire: of another host, of one that is gone, or of one who wants the reader to open something."""
     commons = Commons(100)
     process, file, mark, size, at = PLACE.unpack(commons.place())
     reader, writer = os.pipe()
     plain = os.memfd_create("unstraggle")
     os.ftruncate(plain, HEAD + 100)
+    opened: list[str] = []
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda path, flags: opened.append(path) or real(path, flags))
     for wrong in (
         (process, file, bytes(16), size, at),
         (process, file, mark, size + 1, at),
@@ -76,6 +79,7 @@ def test_nothing_else_is_opened() -> None:
         (process, plain, bytes(16), size, at),  # it could shrink under the reader
     ):
         assert found(PLACE.pack(*wrong), 100) is None, wrong
+    assert not any(path.endswith(f"/{reader}") for path in opened), "what is no memory is not even opened"
     assert found(commons.place(), 99) is None and found(OWN, 100) is None
     memory = found(commons.place(), 100)
     commons.hide()
@@ -128,6 +132,8 @@ def test_a_carrier_that_has_not_taken_the_last_ones_is_the_last_to_be_asked() ->
     assert Carry(2) in hosts.order(2, range(5), 2.0)
     assert hosts.order(3, [1], 3.0) == [Carry(1)], "there is no other"
     assert hosts.order(3, [1], 3.1) == [Carry(1)], "asked again: what waits is replaced"
+    hosts.order(3, [2], 3.2)
+    assert hosts.have(1, 2, b"old", 3.3) == [] and hosts.have(1, 3, b"new", 3.4) == [Point(2, b"new")]
 
 
 def test_who_does_not_find_them_has_a_host_of_its_own() -> None:
@@ -190,6 +196,9 @@ def test_a_worker_carries_parameters_for_its_neighbours() -> None:
         assert own is not None and there is not None and set(there) == {float(round)}
         seen.append(there)
     assert set(seen[1]) == {1.0} and set(seen[2]) == {2.0}
+    parcel = depot.parcel(2)
+    depot.write(order(4, np.full(DIM, 4.0)))
+    assert set(parcel[64:].view(KIND)) == {2.0}, "it was overwritten on its way"
     assert len(neighbour._known) == 1, "memory is looked for once"
 
 

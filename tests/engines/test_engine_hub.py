@@ -15,7 +15,7 @@ import pytest
 
 from unstraggle import codes
 from unstraggle.engines import Message, Order, dock, ray_worker, wire
-from unstraggle.engines.commons import machine
+from unstraggle.engines.commons import OWN, PLACE, machine
 from unstraggle.engines.hub import Hub
 from unstraggle.engines.ray_worker import Post, Worker
 from unstraggle.runtime import frame, words
@@ -302,6 +302,17 @@ def test_another_worker_carries_when_the_first_one_is_gone(long_hub: Hub) -> Non
     reader.start()
     until(hub, lambda: not reader.is_alive())
     assert [what.kind for what, _ in seen] == [wire.OFFER, wire.PARAMS, wire.ORDER_AT] and seen[1][1] == 5.0
+
+
+def test_who_need_not_begin_is_not_told_to_when_parameters_come(long_hub: Hub, counted: Counter[int]) -> None:
+    hub = long_hub
+    hub.begin(0)
+    first, _ = worker_of(hub, 0), worker_of(hub, 1)
+    hub.order(Order(0, 0, np.full(LONG, 5.0)), [0, 1])
+    hub.cancel(0, [1])
+    wire.send_all(first, wire.head(wire.HAVE, 0, 0, PLACE.size), OWN)
+    until(hub, lambda: hub.hosts._of[0].place is not None)
+    assert counted[wire.ORDER_AT] == 1 and counted[wire.CANCEL] == 1
 
 
 def test_workers_that_see_no_memory_get_all_over_the_wire(

@@ -1,4 +1,4 @@
-"""The MPI engine across hosts: three network namespaces on this machine, with cables of 100 Mbit/s between them."""
+"""Engines across hosts: three network namespaces on this machine, with cables of 100 Mbit/s between them."""
 
 import contextlib
 import os
@@ -127,3 +127,26 @@ def test_a_cable_is_pulled_and_a_host_dies(name, tmp_path):
     assert errors
     while ranks(tmp_path):
         time.sleep(0.1)
+
+
+HUB = PROGRAM.parent / "hub_program.py"
+
+
+def inside(name, number, *arguments):
+    """A program on a host."""
+    line = ["ip", "netns", "exec", f"{name}{number}", sys.executable, str(HUB), *arguments]
+    env = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent.parent)}
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+
+
+def test_parameters_leave_the_master_once_for_each_host(name):
+    """What Ray's workers do, on two hosts with two workers each; they end with the master."""
+    with inside(name, 1, "master", "10.177.0.1") as master:
+        at = master.stdout.readline().split()
+        workers = [inside(name, 2 + number // 2, "worker", str(number), *at) for number in range(4)]
+        word, left = master.stdout.readline().split()
+        master.communicate(timeout=300)
+    for worker in workers:
+        assert "the master is gone" in worker.communicate(timeout=300)[0]
+    once = 2 * 8 * 10**5
+    assert word == "bytes" and once <= int(left) < 1.25 * once
