@@ -126,6 +126,21 @@ def test_fit_equals_one_process_with_a_worker_slow():
     assert not any(map(psutil.pid_exists, seen[-1][3]))
 
 
+def test_callbacks_monitor_what_a_training_step_logs(tmp_path):
+    """EarlyStopping ends after the first epoch, for any loss is low enough, and ModelCheckpoint keeps the best one."""
+    from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+
+    from ..lightning_models import Classifier
+
+    strategy = us.torch.CodedStrategy(COPIES, **VIRTUAL)
+    early = EarlyStopping("train_loss", stopping_threshold=100.0, check_on_train_epoch_end=True)
+    best = ModelCheckpoint(tmp_path, monitor="train_loss", save_on_train_epoch_end=True)
+    fit = trainer(strategy, max_epochs=5, callbacks=[early, best], enable_checkpointing=True)
+    fit.fit(Classifier(), loader())
+    assert fit.current_epoch == 1 and early.stopped_epoch == 0
+    assert float(best.best_model_score) == pytest.approx(strategy.info.loss, rel=1e-5) and list(tmp_path.glob("*.ckpt"))
+
+
 def test_going_on_from_a_checkpoint_equals_not_stopping_to_the_bit(tmp_path):
     """From the middle of an epoch, and read as weights only, which leaves no room for odd types."""
     from ..lightning_models import Classifier
