@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import unstraggle as us
-from unstraggle.torch.problem import seeded
+from unstraggle.torch.seeds import seeded
 
 SCHEMES = ("correlated_mmc(4, load=3, order=2)", "fractional_repetition(4, s=1)")
 STEPS = 4

@@ -109,7 +109,7 @@ def test_a_problem_that_reads_ahead_computes_the_same_also_after_a_jump():
     plain, params = worker_of(Slow(), read_ahead=False)[1], np.array(run._params())
     for step in (0, 1, 5, 2, 2, 3):
         assert np.array_equal(problem.grad(params, 0, step=step), plain.grad(params, 0, step=step))
-    assert problem._ahead is not None and plain._ahead is None
+    assert problem._reading.ahead is not None and plain._reading.ahead is None
 
 
 def test_errors_of_reading_are_those_of_the_step_that_needs_the_samples():

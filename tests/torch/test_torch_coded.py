@@ -19,7 +19,8 @@ from unstraggle.runtime.serve import Job, Share
 from unstraggle.runtime.serve import run as serve
 from unstraggle.torch.batches import Dealt, Placed
 from unstraggle.torch.parts import partitions
-from unstraggle.torch.problem import TorchProblem, seeded
+from unstraggle.torch.replica import Replica
+from unstraggle.torch.seeds import seeded
 
 from .. import torch_models
 from ..torch_models import (
@@ -661,15 +662,15 @@ class Sizes(torch.utils._python_dispatch.TorchDispatchMode):
 def test_a_worker_needs_one_vector_of_gradients_whatever_its_load(scheme, monkeypatch):
     """The backward pass adds into the message itself: no operation makes anything of the size of the gradient."""
     made = []
-    zeros = TorchProblem._zeros
-    monkeypatch.setattr(TorchProblem, "_zeros", lambda self: made.append(zeros(self)) or made[-1])
+    zeros = Replica.zeros
+    monkeypatch.setattr(Replica, "zeros", lambda self: made.append(zeros(self)) or made[-1])
     with coded(nn.Sequential(*(nn.Linear(6, 6) for _ in range(20)), nn.Linear(6, 3)), scheme=scheme) as run:
         problem, params, sent = run.problem, run._params(), []
         everything = slice(0, problem.dim)
         problem._load(params)
         whole = [problem.grad(params, part, everything, 0) for part in range(4)]
         made.clear()
-        with Sizes(lambda: {problem._flat.data_ptr(), *(vector.ctypes.data for vector in made)}) as sizes:
+        with Sizes(lambda: {problem.replica.flat.data_ptr(), *(vector.ctypes.data for vector in made)}) as sizes:
             work(
                 run.code.program(1),
                 lambda part, block: pytest.fail("a partial gradient was made"),
@@ -688,7 +689,7 @@ def test_messages_may_be_made_of_tensors_as_on_an_accelerator(scheme, monkeypatc
     found = []
     for tensors in (False, True):
         if tensors:
-            monkeypatch.setattr(TorchProblem, "_zeros", lambda self: torch.zeros_like(self._flat))
+            monkeypatch.setattr(Replica, "zeros", lambda self: torch.zeros_like(self.flat))
         model, sent = mlp(), []
         with coded(model, scheme=scheme) as run:
             run.backward()

@@ -137,7 +137,7 @@ def test_gradients_that_are_added_at_once_are_the_same():
         problem, params = run.problem, np.array(run._params())
         whole = slice(0, problem.dim)
         expected = [problem.accumulate(params, part, whole, 0, 2.0, None).copy() for part in (0, 1)]
-        problem._apart = True
+        problem.replica.apart = True
         first = problem.accumulate(params, 0, whole, 0, 2.0, None)
         assert np.allclose(first, expected[0])
         assert np.allclose(problem.accumulate(params, 1, whole, 0, 2.0, first), sum(expected))

@@ -39,12 +39,14 @@ from .checks import (
 )
 from .context import pack
 from .data import Collate, length, source
+from .how import Forward, How, split_batch
 from .info import Info, info_of
 from .launch import require_one_master
 from .layout import Layout, alignment, trainable
 from .outcome import weighs
 from .parts import batches_of, partitions
-from .problem import Forward, How, TorchProblem, own_copy, roots, split_batch
+from .problem import TorchProblem
+from .replica import own_copy, roots
 from .samplers import Sampled, taken_apart
 from .scheme import resolve
 from .start import (
@@ -267,7 +269,7 @@ class Coded:
 
         Changes are noticed by themselves, see `Watch`; this is for those of a few numbers of a large tensor by way of `data`.
         """
-        self._watch.compare(self.problem._roots)
+        self._watch.compare(roots(self.problem.model, self.problem.loss_fn))
 
     def second(self, optimizer: torch.optim.Optimizer) -> list[Tensor | None] | None:
         """The second track of the last step, for `TwoTrackAdam.step(second=)`; None where the code has one track."""

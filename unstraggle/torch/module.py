@@ -15,8 +15,10 @@ from ..doors import door
 from ..errors import Invalid
 from .batches import Draws
 from .data import Columns
+from .how import How
 from .layout import layout_of, trainable
-from .problem import How, TorchProblem, own_copy
+from .problem import TorchProblem
+from .replica import own_copy
 
 
 @door

@@ -20,9 +20,10 @@ from ..plan.base import Plan
 from ..randomness import Seed, generator
 from ..scheme.code import Code, Tasks
 from ..scheme.names import no_expression
+from .how import Forward, split_batch
 from .layer_plan import round_times, runs, search, sorted_speeds
 from .layout import layout_of, trainable
-from .problem import Forward, own_copy, split_batch
+from .replica import own_copy
 from .stages import Staged, backward_order, joints
 
 

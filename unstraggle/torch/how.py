@@ -1,0 +1,61 @@
+"""How: how the loss of a partition is computed, and where that happens, for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..errors import Invalid
+
+Forward = Callable[..., Any]
+
+
+def split_batch(model: nn.Module, batch: Any) -> tuple[Any, Any]:
+    """What a batch is unless said otherwise: inputs of the model, and last the targets of the loss."""
+    if not isinstance(batch, tuple | list) or len(batch) < 2:
+        raise Invalid(
+            f"A batch is (inputs, ..., targets), but got {type(batch).__name__}. "
+            "Give forward=, a function (model, batch) -> (outputs, targets)."
+        )
+    return model(*batch[:-1]), batch[-1]
+
+
+@dataclass(frozen=True)
+class How:
+    """How a partition's loss is computed. mean: whether loss_fn averages over the samples (else it adds them up).
+
+    ratio: it gives (sum, denominator). split: it is one of torch's, and is taken apart into these.
+    micro: samples of a forward pass at most, where a partition should be computed in pieces that are added up.
+    told: whether forward takes what goes with a step, as a third argument. strict: refuse what was not seen before the start.
+    still: refuse a forward pass that moves a buffer which does not travel. home: the device of the master's model. joins:
+    partitions of a message are computed in one pass. ahead: samples of the next step are read while this one is computed.
+    """
+
+    seed: int
+    mean: bool = True
+    forward: Forward = split_batch
+    devices: tuple[str, ...] = ("cpu",)
+    autocast: torch.dtype | None = None
+    told: bool = False
+    strict: bool = False
+    still: bool = False
+    ratio: bool = False
+    split: bool = False
+    micro: int | None = None
+    home: str = "cpu"
+    joins: bool = False
+    ahead: bool = False
+
+
+def where(worker: int | None, part: int, step: int) -> str:
+    """For messages."""
+    return f"Step {step}, partition {part}, {'before the start' if worker is None else f'worker {worker}'}"
+
+
+def one_line(error: Exception) -> str:
+    """What an error says, in one line that is not too long."""
+    return " ".join(str(error).split())[:300]

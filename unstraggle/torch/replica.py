@@ -1,0 +1,220 @@
+"""Replica: a worker's copy of the model, with its parameters in one flat tensor and its buffers as the master has them."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from .buffers import COUNTER, Kept, kept_buffers
+from .layout import Layout
+from .outcome import Outcome
+from .watch import put
+
+Loss = Callable[[Any, Any], Any]
+REMEMBERED = 16
+"""Places in memory whose views are kept."""
+
+
+class Replica:
+    """The model and the loss of a worker. It is opened when it is first used, on the worker; before, nothing is moved.
+
+    master: it belongs to the master, which may do without the workers' accelerators. stays: parameters of an order may be used
+    where they stand.
+    """
+
+    def __init__(self, model: nn.Module, loss_fn: Loss | None, layout: Layout, device: str, master: bool) -> None:
+        self.model, self.loss_fn, self.layout = model, loss_fn, layout
+        self._wanted, self._master = device, master
+        self.stays = self.opened = False
+        self._side: Any = None
+        self._fresh = 0
+
+    # Opening
+
+    def open(self) -> None:
+        """Put the model's parameters into one flat tensor on the device.
+
+        On the CPU they become views of it. Kernels of accelerators want tensors aligned, so there they keep their own memory.
+        """
+        missing = self._master and not torch.cuda.is_available()
+        self.device = torch.device("cpu" if missing else self._wanted)
+        self.model.to(self.device)
+        if isinstance(self.loss_fn, nn.Module):
+            self.loss_fn.to(self.device)
+        buffers = kept_buffers(self.model)
+        self.statistics: dict[str, Kept] = {one.name: one for one in buffers if one.name in self.layout.statistics}
+        self.constant: list[Kept] = [one for one in buffers if one.name not in self.statistics]
+        self._flatten()
+        self._loaded: Any = None
+        self._places: dict[int, list[Tensor]] = {}
+        self.apart = self.device.type != "cpu"
+        self.opened = True
+
+    def _flatten(self) -> None:
+        everything = self.layout.tensors(self.model)
+        self.params: dict[str, Tensor] = {name: everything[name] for name in self.layout.names}
+        kind = next(iter(self.params.values())).dtype
+        self.flat = torch.zeros(self.layout.dim, dtype=kind, device=self.device)
+        for name, tensor in everything.items():
+            self.flat[self.layout.places[name]] = tensor.detach().reshape(-1)
+        for name, p in self.params.items():
+            p.grad = None
+            if self.device.type == "cpu":
+                p.data = self.flat[self.layout.places[name]].view(p.shape)
+
+    # Parameters
+
+    def load(self, params: NDArray[Any]) -> bool:
+        """Take the parameters of an order, once: each order comes with an array of its own. Whether they are new."""
+        if params is self._loaded:
+            return False
+        self._loaded = params
+        if isinstance(params, Tensor):
+            self._view(params)
+        elif self.stays and self.device.type == "cpu" and params.dtype == self.layout.dtype and params.flags.c_contiguous:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # not to be written, and nobody does
+                self._view(torch.from_numpy(params))
+        elif self.device.type == "cpu":
+            np.copyto(self.flat.numpy(), params)
+        else:
+            self._copy(params)
+        return True
+
+    def _copy(self, params: NDArray[Any]) -> None:
+        """To the device, and into the memory of each parameter."""
+        self.flat.copy_(torch.from_numpy(params.copy()))
+        for name, p in self.params.items():
+            p.data.copy_(self.flat[self.layout.places[name]].view(p.shape))
+
+    def _view(self, flat: Tensor) -> None:
+        """Let the model's parameters be views of these."""
+        self.flat = flat
+        for p, view in zip(self.params.values(), self._views(flat), strict=True):
+            p.data = view
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        """A flat vector as the parameters' shapes. Those of memory that is used again and again are made once."""
+        at = flat.data_ptr()
+        if not self.stays or at == self._fresh:
+            return self._cut(flat)
+        if at not in self._places:
+            if len(self._places) >= REMEMBERED:
+                self._places.clear()
+            self._places[at] = self._cut(flat)
+        return self._places[at]
+
+    def _cut(self, flat: Tensor) -> list[Tensor]:
+        """A flat vector in the shapes of the parameters."""
+        statistics = [kept.tensor for kept in self.statistics.values()]
+        return self.layout.cut(flat, [*statistics, *self.params.values()])[len(statistics) :]
+
+    # Buffers, and what else the master changes
+
+    def reset(self) -> None:
+        """Buffers as the master has them, so that a forward pass does not depend on those before it."""
+        for name, kept in self.statistics.items():
+            kept.value = self.flat[self.layout.places[name]].view(kept.tensor.shape)
+            kept.version = -1
+            kept.reset()
+        for kept in self.constant:
+            kept.reset()
+
+    def lost(self, touched: bool) -> list[Kept]:
+        """Buffers that a forward pass has changed and that do not travel, but for counters of batch normalisation. touched:
+        look at those only whose version has changed."""
+        return [kept for kept in self.constant if kept.key != COUNTER and (not touched or kept.moved()) and kept.differs()]
+
+    def moves(self) -> dict[str, Tensor]:
+        """By how much the forward pass has moved the buffers that travel."""
+        return {
+            name: kept.now - self.flat[self.layout.places[name]].view_as(kept.now) for name, kept in self.statistics.items()
+        }
+
+    def take(self, found: dict[str, Any]) -> None:
+        """Tensors and attributes as the master has set them."""
+        put(roots(self.model, self.loss_fn), found)
+        for kept in self.constant:
+            if f"model.{kept.name}" in found.get("tensors", {}):
+                kept.keep()
+
+    # Gradients
+
+    def head(self, found: Outcome) -> Tensor:
+        """(head,) the loss, its denominator, metrics, and by how much the forward pass changed the statistics."""
+        parts = [found.loss.detach().reshape(1)] if self.layout.loss else []
+        if self.layout.ratio:
+            assert found.denominator is not None
+            parts.append(found.denominator.detach().reshape(1))
+        parts += [torch.as_tensor(found.metrics.get(name, 0.0)).detach().reshape(1) for name in self.layout.metrics]
+        for name, kept in self.statistics.items():
+            parts.append(kept.now.detach().reshape(-1) - self.flat[self.layout.places[name]])
+        return torch.cat([part.to(self.flat) for part in parts]) if parts else self.flat[:0]
+
+    def zeros(self) -> Any:
+        """(dim,) to add up in, where messages are: on the CPU an array."""
+        if self.device.type == "cpu":
+            return np.zeros(self.layout.dim, self.layout.dtype)
+        return torch.zeros_like(self.flat)
+
+    def collect(self, flat: Tensor, fresh: bool) -> list[Tensor]:
+        """Let backward passes add to a vector: views of it, which are the parameters' gradients unless these stay apart. fresh:
+        it was made for this message."""
+        self._fresh = flat.data_ptr() if fresh else self._fresh
+        views = self._views(flat)
+        if not self.apart:
+            for p, grad in zip(self.params.values(), views, strict=True):
+                p.grad = grad
+        return views
+
+    def collected(self, views: list[Tensor]) -> None:
+        """Add what stayed apart, all at once: on accelerators an addition for each parameter takes longer. Let go of it."""
+        pairs = [(view, p.grad) for view, p in zip(views, self.params.values(), strict=True) if p.grad is not None]
+        if self.apart and pairs:
+            torch._foreach_add_([view for view, _ in pairs], [grad for _, grad in pairs])
+        for p in self.params.values():
+            p.grad = None
+
+    # The device
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Work on the device that does not wait for what another thread has asked of it, and is done at the end."""
+        if self.device.type != "cuda":
+            yield
+            return
+        if self._side is None:
+            self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self._side):
+            yield
+        self._side.synchronize()
+
+    def wait(self) -> None:
+        """Until the device has done what was asked of it."""
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+
+    def __reduce__(self) -> Any:
+        """Without what was opened."""
+        return Replica, (own_copy(self.model), self.loss_fn, self.layout, self._wanted, self._master)
+
+
+def roots(model: nn.Module, loss_fn: Any) -> dict[str, nn.Module]:
+    """The modules that workers have, by name."""
+    return {"model": model, "loss": loss_fn} if isinstance(loss_fn, nn.Module) else {"model": model}
+
+
+def own_copy(model: nn.Module) -> nn.Module:
+    """A copy on the CPU whose parameters have memory of their own; a view would be pickled with all that it is a view of."""
+    copied = copy.deepcopy(model).cpu()
+    for p in copied.parameters():
+        p.data, p.grad = p.data.clone(), None
+    return copied
