@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from . import way_trace
-from .way_gpu import DEVICE, THREADS, alone
+from .way_gpu import DEVICE, THREADS
 from .way_models import PICTURES, SMALL
 
 SETTINGS = {"small": SMALL, "pictures": PICTURES}
@@ -27,8 +27,11 @@ def stepper(setting):
         rows = torch.arange(at, at + setting.batch) % len(inputs)
         at += setting.batch
         optimizer.zero_grad()
+        batch = inputs[rows].to(DEVICE), targets[rows].to(DEVICE)
+        began = time.monotonic()
         with torch.autocast(DEVICE, torch.bfloat16):
-            loss = loss_fn(model(inputs[rows].to(DEVICE)), targets[rows].to(DEVICE))
+            loss = loss_fn(model(batch[0]), batch[1])
+        way_trace.EVENTS.append(("a.forward", began, time.monotonic()))
         loss.backward()
         optimizer.step()
 
@@ -59,7 +62,9 @@ def one(name, scheme, ahead):
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     options = {"engine_options": {"way": "ipc", "threads": THREADS}, "device": DEVICE, "autocast": torch.bfloat16}
     splits = []
-    with Coded(model, nn.CrossEntropyLoss(), setting.data(), scheme=scheme, batch_size=setting.batch, read_ahead=ahead, **options) as run:
+    with Coded(
+        model, nn.CrossEntropyLoss(), setting.data(), scheme=scheme, batch_size=setting.batch, read_ahead=ahead, **options
+    ) as run:
 
         def step():
             began = time.monotonic()
@@ -73,7 +78,12 @@ def one(name, scheme, ahead):
         found = blocks({"alone": stepper(setting), "coded": step})
     split = {key: round(1e3 * statistics.median([getattr(s, key) for s in splits[10:]]), 2) for key in vars(splits[0])}
     a, c = (statistics.median(found[key]) for key in ("alone", "coded"))
-    print(f"== {name} {scheme} {os.environ.get('WAY_VARIANT')} ahead={ahead}: alone {a:.2f} coded {c:.2f} ratio {c / a:.3f}", split, found, flush=True)
+    print(
+        f"== {name} {scheme} {os.environ.get('WAY_VARIANT')} ahead={ahead}: alone {a:.2f} coded {c:.2f} ratio {c / a:.3f}",
+        split,
+        found,
+        flush=True,
+    )
     if way_trace.FOLDER:
         way_trace.dump("master")
         table(way_trace.FOLDER)
@@ -85,7 +95,9 @@ def table(folder):
     events = [tuple(e) + (f[:-5],) for f in files for e in json.load(open(os.path.join(folder, f)))]
     starts = sorted(e for label, b, e, w in events if label == "m.start")[12:]
     device = [e for label, b, e, w in events if label == "w.device_ms"]
-    print("device ms between first and last kernel of a pass:", round(1e3 * statistics.median(device[10:]), 2) if device else None)
+    print(
+        "device ms between first and last kernel of a pass:", round(1e3 * statistics.median(device[10:]), 2) if device else None
+    )
     rows = {}
     import bisect
 
@@ -99,7 +111,12 @@ def table(folder):
     lines = []
     for (w, label), found in rows.items():
         bs, es, ds = zip(*found)
-        lines.append((statistics.median(bs), f"{w:8} {label:20} begin {1e3 * statistics.median(bs):8.3f} end {1e3 * statistics.median(es):8.3f} lasts {1e3 * statistics.median(ds):7.3f} (best {1e3 * min(ds):7.3f}) x{len(found)}"))
+        lines.append(
+            (
+                statistics.median(bs),
+                f"{w:8} {label:20} begin {1e3 * statistics.median(bs):8.3f} end {1e3 * statistics.median(es):8.3f} lasts {1e3 * statistics.median(ds):7.3f} (best {1e3 * min(ds):7.3f}) x{len(found)}",
+            )
+        )
     for _, line in sorted(lines):
         print(line)
     gaps = [b - a for a, b in zip(starts, starts[1:])]
@@ -153,7 +170,11 @@ def pingpong():
         torch.cuda.synchronize()
         return time.monotonic() - began
 
-    for name, other in (("alone", None), ("a process that does nothing between", "idle"), ("a process that uses the device between", "work")):
+    for name, other in (
+        ("alone", None),
+        ("a process that does nothing between", "idle"),
+        ("a process that uses the device between", "work"),
+    ):
         seen = []
         for _ in range(100):
             theirs = ask(other) if other else (0.0, 0.0)
@@ -166,7 +187,7 @@ def pingpong():
 if __name__ == "__main__":
     kind, *rest = sys.argv[1:]
     if kind == "one":
-        one(rest[0], rest[1], {"0": False}.get(rest[2] if rest[2:] else "", None))
+        one(rest[0], rest[1], {"0": False}.get(rest[2] if rest[2:] else ""))
     elif kind == "kernels":
         for name in SETTINGS:
             kernels(name)

@@ -1,20 +1,12 @@
-# Throw-away: what the first look at the device runs.
-export PYTHONUNBUFFERED=1 OUT=${OUT:-/tmp/out}
-python3 -c "
-import importlib
-for name in ('pytest', 'scipy', 'numba', 'typer', 'rich', 'hypothesis', 'torchvision', 'triton', 'pytest_timeout', 'xdist'):
-    try: print(name, getattr(importlib.import_module(name), '__version__', '?'))
-    except Exception as error: print(name, 'missing', error)"
-nvidia-smi --query-gpu=name,driver_version,compute_mode,memory.used --format=csv; nproc; uptime
-python3 -m benchmarks.way_profile pingpong
-python3 -m benchmarks.way_profile kernels
-one() { timeout 90 python3 -m benchmarks.way_profile one "$@" 2>&1 | tail -40; }
-for model in small pictures; do mkdir -p /tmp/t_$model; WAY_TRACE=/tmp/t_$model one $model "uncoded(1)"; done
+# Throw-away: what the second look at the device runs.
+export PYTHONUNBUFFERED=1
+one() { timeout 60 python3 -m benchmarks.way_profile one "$@" 2>&1 | grep -v "terminate called" | tail -40; }
+(time timeout 100 python3 -m pytest -q -n 14 -p no:cacheprovider tests/torch tests/runtime tests/quantizers/test_cuda.py -m "not gpu and not slow") 2>&1 | tail -40
+(time timeout 150 python3 -m benchmarks.gpu_suite $OUT/gpu_suite.json) 2>&1 | tail -40
 for again in 1 2; do
-  for variant in plain nohooks spin nohooks+spin; do WAY_VARIANT=$variant one small "uncoded(1)"; done
-  WAY_VARIANT=noahead one small "uncoded(1)" 0
+  for variant in plain asleep cores spin; do WAY_VARIANT=$variant one small "uncoded(1)"; done
 done
-for variant in plain nohooks+spin; do WAY_VARIANT=$variant one pictures "uncoded(1)"; WAY_VARIANT=$variant one small "uncoded(4)"; done
-mkdir -p /tmp/t_spin; WAY_VARIANT=nohooks+spin WAY_TRACE=/tmp/t_spin one small "uncoded(1)"
-python3 -m pytest --version && timeout 100 python3 -m pytest -q -x -p no:cacheprovider -k cuda tests/torch/test_torch_ways.py 2>&1 | tail -15
-uptime
+for model in small pictures; do mkdir -p /tmp/t_$model; WAY_TRACE=/tmp/t_$model one $model "uncoded(1)"; done
+WAY_VARIANT=plain one pictures "uncoded(1)"; WAY_VARIANT=plain one small "uncoded(4)"; WAY_VARIANT=cores one pictures "uncoded(1)"
+timeout 220 python3 -m benchmarks.device_faults $OUT/device_faults.json 200 2>&1 | grep -v "terminate called" | tail -60
+uptime; nvidia-smi --query-gpu=memory.used --format=csv,noheader

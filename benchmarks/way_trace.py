@@ -29,8 +29,6 @@ def dump(who):
 
 
 def variants():
-    import torch
-
     from unstraggle.engines import local, local_worker
     from unstraggle.torch import problem
 
@@ -57,8 +55,18 @@ def variants():
 
         local_worker.Worker.next_job = next_job
         local.Local._collect = spin
-    if "yield" in VARIANT:
-        torch.cuda.synchronize()
+    if "asleep" in VARIANT:
+        local_worker.AWAKE = -1.0
+    if "cores" in VARIANT:
+        cores = sorted(os.sched_getaffinity(0))
+        main = local_worker.Worker.join
+
+        def join(self):
+            os.sched_setaffinity(0, cores[8:])
+            main(self)
+
+        local_worker.Worker.join = join
+        os.sched_setaffinity(0, cores[:8])
 
 
 def traced():
@@ -66,10 +74,15 @@ def traced():
 
     from unstraggle.engines import local, local_worker
     from unstraggle.runtime import master
-    from unstraggle.torch import coded, device_gather, problem, ways
+    from unstraggle.torch import coded, device_gather, passes, problem, reading, replica, ways
 
-    for name in ("_load", "_read", "_forward", "_add_grads", "_look_at_losses", "accumulate", "accumulate_all", "hear", "heed", "_view", "_head"):
+    for name in ("accumulate", "accumulate_all", "hear", "heed"):
         wrap(problem.TorchProblem, name, f"w.{name}")
+    for name in ("load", "head", "collected", "collect"):
+        wrap(replica.Replica, name, f"w.{name}")
+    wrap(reading.Reading, "read", "w.read")
+    wrap(passes.Passes, "forward", "w.forward")
+    wrap(passes.Passes, "look_at_losses", "w.look_at_losses")
     wrap(torch.Tensor, "backward", "w.backward")
     wrap(local_worker.Worker, "next_job", "w.next_job")
     wrap(local_worker.Worker, "begin", "w.begin")
@@ -93,33 +106,9 @@ def traced():
     wrap(local.Local, "next", "m.next")
     wrap(ways.Ipc, "publish", "m.publish")
     wrap(device_gather.DeviceGather, "finish", "m.finish")
-    wrap(device_gather, "device_sum", "m.device_sum")
-    wrap(device_gather.DeviceGather, "_sum", "m._sum")
-
-    old = problem.TorchProblem._accumulated
-
-    def accumulated(self, *args):
-        if self._device.type != "cuda" if self._ready else True:
-            return old(self, *args)
-        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        began = time.monotonic()
-        a.record()
-        look = self._look_at_losses
-
-        def looked():
-            b.record()
-            look()
-
-        self._look_at_losses = looked
-        try:
-            return old(self, *args)
-        finally:
-            del self._look_at_losses
-            ended = time.monotonic()
-            EVENTS.append(("w.device_ms", 0.0, a.elapsed_time(b) / 1e3))
-            EVENTS.append(("w.accumulated", began, ended))
-
-    problem.TorchProblem._accumulated = accumulated
+    wrap(coded.Coded, "_prepare", "m._prepare")
+    wrap(master.Master, "_learn", "m._learn")
+    wrap(master.Current, "_keep", "m._keep")
 
 
 if FOLDER or VARIANT != [""]:

@@ -41,6 +41,9 @@ LONG = 1 << 16
 """Bytes of a payload from which on it is worth it to add it up where it will stand."""
 BEAT = 0.25
 """Seconds between two heartbeats."""
+AWAKE = 0.005
+"""Seconds that a worker with a device looks for its next order before it sleeps: that long its caches stay warm. While the
+device computes, its processor does nothing else either."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,8 @@ def main(channels: Channels, parent: int) -> None:
     while (job := worker.next_job()) is not None:
         try:
             run(share, job, worker.send, worker.stopped, worker.wait, worker.begin)
+            if share.prepares:
+                share.problem.prepare()  # type: ignore[attr-defined]
         except Exception:
             worker.report(traceback.format_exc())
 
@@ -138,6 +143,8 @@ class Worker:
         self._heads = {m: payloads[start : start + head] for m, (start, _, head) in places.items()}
         self._rooms = {m: payloads[start + head : start + room] for m, (start, room, head) in places.items()}
         self._letter, self._round = channels.letter, -1
+        self._coming = select.poll()
+        self._coming.register(self._orders, select.POLLIN)
         self._kind, self._dim, self._way = share.dtype, channels.dim, channels.way
 
     def join(self) -> None:
@@ -148,6 +155,8 @@ class Worker:
 
     def next_job(self) -> Job | None:
         """Wait for orders and take the newest: who lags behind skips rounds. None when the master has closed or is gone."""
+        if self._way is not None:
+            self._look_out(time.monotonic() + AWAKE)
         size = os.readv(self._orders, self._mail)
         if not size:
             return None
@@ -162,6 +171,11 @@ class Worker:
                 return self.next_job()
             job.program = unpacked(data) if program else None
         return job
+
+    def _look_out(self, until: float) -> None:
+        """For an order, without sleeping."""
+        while not self._coming.poll(0) and time.monotonic() < until:
+            pass
 
     def _job(self, number: int, step: int, origin: float, delayed: bool) -> Job:
         delays = self._board.delays[number % 2, self._mine] if delayed else None

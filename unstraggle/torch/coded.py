@@ -60,7 +60,6 @@ from .start import (
     with_moved_buffers,
     with_sums,
 )
-from .tree import Tree
 from .turns import LOSS, Turns, chosen, names_of, of_all, require_turns
 from .watch import Watch
 
@@ -209,8 +208,9 @@ class Coded:
         how = replace(how, joins=all(joins(made(layout, how, turn), one_pass, check) for turn in turns))
         self._made = partial(made, layout, replace(how, strict=True, still=statistics == "decode"))
         self.take(self.code)
-        self._tree, self._names = Tree(model), frozenset(layout.names)
+        self._names = frozenset(layout.names)
         self._factor, self._sums = 1.0, np.zeros(0)
+        self._coming: tuple[int, list[tuple[Tensor, Tensor]]] | None = None
         self._second: dict[Tensor, Tensor] = {}
         make = engine_maker(engine, dict(engine_options or {}), latency, seed)
         how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "transfer": transfer, "trace": trace}
@@ -228,6 +228,7 @@ class Coded:
         self.problem = self._made()
         statistics = {f"model.{name}" for name in self.layout.statistics}
         self._watch = Watch(roots(self.model, self.problem.loss_fn), statistics)
+        self._tree = self._watch.trees["model"]
         self._rooms: dict[int, list[Tensor]] = {}
         return self.problem
 
@@ -244,8 +245,10 @@ class Coded:
         if step < 0:
             raise Invalid("again=True takes the batch of the step before, but there was none.")
         context, samples = self._told(step), self.batches.size(step)
-        scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples))
-        estimate = self.master.gradient(self._params(), step, delays=delays, context=context, scaling=scaling)
+        known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
+        scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
+        more = {"delays": delays, "context": context, "scaling": scaling, "meanwhile": self._prepare}
+        estimate = self.master.gradient(self._params(), step, **more)
         value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:
             self._fill(estimate, step)
@@ -309,7 +312,7 @@ class Coded:
     @torch.no_grad()
     def _params(self) -> Any:
         """(dim,) the head and the parameters as they are now, written where workers read them."""
-        now = {name for name, p in self._tree.params().items() if p.requires_grad}
+        now = {name for name, p in self._tree.known().items() if p.requires_grad}  # the watch has just looked
         if now != self._names:
             raise Invalid(
                 f"The trainable parameters have changed: {sorted(now ^ self._names)}. "
@@ -326,7 +329,7 @@ class Coded:
     def _scale(self, head: Any, samples: int) -> float:
         """By what decoded sums are multiplied: one over the samples of a mean, or over the denominators that were decoded."""
         self._sums = np.array(head[: self.layout.sums])
-        self._factor = 1 / samples if self.problem.how.mean else 1.0
+        self._factor = self._share(samples)
         if not self.layout.ratio:
             return self._factor
         total = float(head[1])
@@ -337,6 +340,15 @@ class Coded:
             )
         self._factor = 1 / total
         return self._factor
+
+    def _share(self, samples: int) -> float:
+        """By what sums are multiplied where there is no denominator."""
+        return 1 / samples if self.problem.how.mean else 1.0
+
+    def _prepare(self) -> None:
+        """While workers compute: cut what will be the gradient, where it is known where that will be."""
+        coming = None if self._unused[self._turn] else self.master.coming()
+        self._coming = None if coming is None else (coming.data_ptr(), self._cut(coming[0]))
 
     def _metrics(self, estimate: Estimate) -> dict[str, float]:
         """Sums over the batch, by name."""
@@ -363,9 +375,15 @@ class Coded:
     def _fill(self, estimate: Estimate, step: int) -> None:
         """Gradients that were none become views of the decoded vector."""
         first = torch.as_tensor(estimate.gradient)
-        for p, grad in self._cut(first):
+        known, self._coming = self._coming, None
+        pairs = known[1] if known is not None and known[0] == first.data_ptr() else self._cut(first)
+        for p, grad in pairs:
             there = grad if grad.device == p.device else grad.to(p.device)
-            p.grad = there if p.grad is None else p.grad.add_(there)
+            if p.grad is not None:
+                p.grad.add_(there)
+                continue
+            # fused optimisers go through memory, whatever the dimensions are
+            p.grad = there if there.stride() == p.stride() else torch.empty_like(p).copy_(there)
         if len(estimate.tracks) > 1:
             self._second = dict(self._cut(torch.as_tensor(estimate.second)))
         if estimate.exact and self.layout.statistics:

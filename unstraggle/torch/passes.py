@@ -46,9 +46,10 @@ class Passes:
 
     def look_at_losses(self) -> None:
         """Wait until the device is done with a task, and look at its losses."""
-        self.replica.wait()
         unseen, self._unseen = self._unseen, []
-        if unseen and not bool(torch.stack([loss for _, _, loss in unseen]).isfinite().all()):
+        if not unseen:
+            self.replica.wait()
+        elif not torch.stack([loss for _, _, loss in unseen]).cpu().isfinite().all():  # the one wait: all else was before it
             for one in unseen:
                 self._require_finite(*one)
 

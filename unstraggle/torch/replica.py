@@ -64,11 +64,11 @@ class Replica:
         kind = next(iter(self.params.values())).dtype
         self.flat = torch.zeros(self.layout.dim, dtype=kind, device=self.device)
         for name, tensor in everything.items():
-            self.flat[self.layout.places[name]] = tensor.detach().reshape(-1)
+            self.flat[self.layout.places[name]] = self.layout.flattened(name, tensor)
         for name, p in self.params.items():
             p.grad = None
             if self.device.type == "cpu":
-                p.data = self.flat[self.layout.places[name]].view(p.shape)
+                p.data = self.layout.view(self.flat, name, p.shape)
 
     # Parameters
 
@@ -93,7 +93,7 @@ class Replica:
         """To the device, and into the memory of each parameter."""
         self.flat.copy_(torch.from_numpy(params.copy()))
         for name, p in self.params.items():
-            p.data.copy_(self.flat[self.layout.places[name]].view(p.shape))
+            p.data.copy_(self.layout.view(self.flat, name, p.shape))
 
     def _view(self, flat: Tensor) -> None:
         """Let the model's parameters be views of these."""

@@ -31,7 +31,7 @@ class Watch:
     def __init__(self, roots: dict[str, nn.Module], but: set[str]) -> None:
         self._roots, self._but = roots, but
         self._prints = {name: fingerprint(tensor) for name, tensor in constants(roots, but)}
-        self._trees = {root: Tree(module) for root, module in roots.items()}
+        self.trees = {root: Tree(module) for root, module in roots.items()}
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
         self._last: dict[str, Any] = {}
         self._scalars = self._attributes()
@@ -51,7 +51,7 @@ class Watch:
 
     def _constants(self) -> Iterator[tuple[str, Tensor]]:
         """As `constants`, without a walk where the modules are those of the last look."""
-        for root, tree in self._trees.items():
+        for root, tree in self.trees.items():
             for name, p in tree.params().items():
                 if not p.requires_grad and f"{root}.{name}" not in self._but:
                     yield f"{root}.{name}", p
@@ -61,7 +61,7 @@ class Watch:
 
     def _attributes(self) -> dict[str, Any]:
         """As `attributes`; the same object as at the last look where every module has those that it had then."""
-        modules = {(root, path): module for root, tree in self._trees.items() for path, module in tree.modules().items()}
+        modules = {(root, path): module for root, tree in self.trees.items() for path, module in tree.modules().items()}
         if modules.keys() == self._known.keys() and all(_same(vars(modules[at]), self._known[at]) for at in modules):
             return self._last
         self._known = {at: dict(vars(module)) for at, module in modules.items()}
