@@ -52,6 +52,14 @@ def test_the_newest_question_counts_and_hooks_are_set_once():
     passes(model)
 
 
+def test_a_pass_on_a_device_is_looked_at_a_few_times():
+    model = nn.Sequential(*[nn.Linear(3, 3) for _ in range(20)])
+    seen = []
+    heed(model, lambda: seen.append(0), looks=8)
+    model(torch.ones(4, 3)).sum().backward()
+    assert len(seen) == 16 and model[0]._forward_pre_hooks and model[19]._forward_pre_hooks
+
+
 def test_frozen_parameters_are_left_alone():
     model = network()
     model[0].requires_grad_(False)
