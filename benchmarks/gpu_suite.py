@@ -33,7 +33,8 @@ class Outcomes:
 
 def main(path: Path) -> int:
     outcomes, began = Outcomes(), time.perf_counter()
-    code = pytest.main(["-m", "gpu", "-q", "-p", "no:cacheprovider", "--no-header", str(TESTS)], plugins=[outcomes])
+    options = ["-m", "gpu", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "-n", "6", str(TESTS)]
+    code = pytest.main(options, plugins=[outcomes])
     result = {
         "benchmark": "gpu_suite",
         "repeat": "python -m benchmarks.gpu_suite",

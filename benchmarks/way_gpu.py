@@ -26,7 +26,7 @@ from unstraggle.torch import Coded
 from .common import RESULTS
 from .way_models import GPU, Setting
 
-WARM, BLOCKS, BLOCK = 8, 6, 8
+WARM, BLOCKS, BLOCK = 8, 6, 6
 DEVICE, THREADS = "cuda", 4
 PLAIN = [(f"uncoded({n})", way, False) for n in (1, 4) for way in ("ipc", "pinned")]
 MORE = [("uncoded(4)", "ipc", True), ("uncoded(2)", "ipc", False)]

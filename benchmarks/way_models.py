@@ -7,7 +7,6 @@ from pydoc_data.topics import topics
 import torch
 from torch import Tensor, nn
 
-from . import way_trace  # noqa: F401
 from .full_size.models import resnet50
 
 

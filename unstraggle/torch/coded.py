@@ -348,7 +348,9 @@ class Coded:
     def _prepare(self) -> None:
         """While workers compute: cut what will be the gradient, where it is known where that will be."""
         coming = None if self._unused[self._turn] else self.master.coming()
-        self._coming = None if coming is None else (coming.data_ptr(), self._cut(coming[0]))
+        pairs = [] if coming is None else self._cut(coming[0])
+        alike = all(p.device == grad.device and p.stride() == grad.stride() for p, grad in pairs)
+        self._coming = (coming.data_ptr(), pairs) if coming is not None and alike else None
 
     def _metrics(self, estimate: Estimate) -> dict[str, float]:
         """Sums over the batch, by name."""
@@ -376,14 +378,10 @@ class Coded:
         """Gradients that were none become views of the decoded vector."""
         first = torch.as_tensor(estimate.gradient)
         known, self._coming = self._coming, None
-        pairs = known[1] if known is not None and known[0] == first.data_ptr() else self._cut(first)
-        for p, grad in pairs:
-            there = grad if grad.device == p.device else grad.to(p.device)
-            if p.grad is not None:
-                p.grad.add_(there)
-                continue
-            # fused optimisers go through memory, whatever the dimensions are
-            p.grad = there if there.stride() == p.stride() else torch.empty_like(p).copy_(there)
+        ready = known is not None and known[0] == first.data_ptr()
+        for p, grad in known[1] if known is not None and ready else self._cut(first):
+            there = grad if ready else _as_it_lies(grad, p)
+            p.grad = there if p.grad is None else p.grad.add_(there)
         if len(estimate.tracks) > 1:
             self._second = dict(self._cut(torch.as_tensor(estimate.second)))
         if estimate.exact and self.layout.statistics:
@@ -409,3 +407,9 @@ class Coded:
         for layer in self.model.modules():
             if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.num_batches_tracked is not None and layer.training:
                 layer.num_batches_tracked += 1
+
+
+def _as_it_lies(grad: Tensor, p: Tensor) -> Tensor:
+    """A gradient on the device of its parameter, in the same order of memory: fused optimisers go through that."""
+    there = grad if grad.device == p.device else grad.to(p.device)
+    return there if there.stride() == p.stride() else torch.empty_like(p).copy_(there)

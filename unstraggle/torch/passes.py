@@ -44,6 +44,10 @@ class Passes:
             told = (context,) if self.how.told else ()
             return outcome_of(self.replica.loss_fn, self.how.forward(self.replica.model, batch, *told), self.how.split)
 
+    def begin(self) -> None:
+        """A task begins: losses of one that was left do not count."""
+        self._unseen.clear()
+
     def look_at_losses(self) -> None:
         """Wait until the device is done with a task, and look at its losses."""
         unseen, self._unseen = self._unseen, []

@@ -161,6 +161,7 @@ class TorchProblem:
         total = self.replica.zeros() if fresh else total
         flat = torch.from_numpy(total) if isinstance(total, np.ndarray) else total
         views = self.replica.collect(flat, fresh)
+        self._passes.begin()
         with torch.enable_grad():
             for one in found:
                 assert one is not None

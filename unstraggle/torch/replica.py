@@ -170,9 +170,8 @@ class Replica:
         it was made for this message."""
         self._fresh = flat.data_ptr() if fresh else self._fresh
         views = self._views(flat)
-        if not self.apart:
-            for p, grad in zip(self.params.values(), views, strict=True):
-                p.grad = grad
+        for p, grad in zip(self.params.values(), views, strict=True):
+            p.grad = None if self.apart else grad  # a pass that was left may have left gradients
         return views
 
     def collected(self, views: list[Tensor]) -> None:
