@@ -143,8 +143,6 @@ class Worker:
         self._heads = {m: payloads[start : start + head] for m, (start, _, head) in places.items()}
         self._rooms = {m: payloads[start + head : start + room] for m, (start, room, head) in places.items()}
         self._letter, self._round = channels.letter, -1
-        self._coming = select.poll()
-        self._coming.register(self._orders, select.POLLIN)
         self._kind, self._dim, self._way = share.dtype, channels.dim, channels.way
 
     def join(self) -> None:
@@ -174,7 +172,7 @@ class Worker:
 
     def _look_out(self, until: float) -> None:
         """For an order, without sleeping."""
-        while not self._coming.poll(0) and time.monotonic() < until:
+        while not select.select([self._orders], [], [], 0)[0] and time.monotonic() < until:
             pass
 
     def _job(self, number: int, step: int, origin: float, delayed: bool) -> Job:
