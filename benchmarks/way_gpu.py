@@ -1,9 +1,9 @@
 """What coded training costs on one GPU, beside the step of one process: python -m benchmarks.way_gpu [RESULT.json] [minutes].
 
-bfloat16 autocast, SGD, the master's model and optimiser on the device; ms a step are the median of blocks of steps. slow: the
-messages of worker 1 may not leave before the time of one process's step, which is less than four that share a device take.
-memory: of the device, all processes, at the end. one_pass: a worker's share under repetition in one pass, beside two, and
-beside a plain pass over the same samples.
+bfloat16 autocast, SGD, the master's model and optimiser on the device; ms a step are the median of blocks of steps, by turns
+with blocks of one process, whose ms stand beside. slow: the messages of worker 1 may not leave before the time of one process's
+step, which is less than four that share a device take. memory: of the device, master and workers, before the turns. one_pass: a
+worker's share under repetition in one pass, beside two, and beside a plain pass over the same samples.
 """
 
 import json
@@ -26,15 +26,10 @@ from unstraggle.torch import Coded
 from .common import RESULTS
 from .way_models import GPU, Setting
 
-WARM, BLOCKS, BLOCK = 5, 4, 5
+WARM, BLOCKS, BLOCK = 8, 6, 6
 DEVICE, THREADS = "cuda", 4
 PLAIN = [(f"uncoded({n})", way, False) for n in (1, 4) for way in ("ipc", "pinned")]
-MORE = [
-    ("uncoded(4)", "ipc", True),
-    ("uncoded(2)", "ipc", False),
-    ("uncoded(2)", "pinned", False),
-    ("uncoded(1)", "host", False),
-]
+MORE = [("uncoded(4)", "ipc", True), ("uncoded(2)", "ipc", False)]
 CODED = [
     (code, "ipc", slow)
     for code in ("fractional_repetition(4, s=1)", "work_conserving(4, load=2, pieces=2)")
@@ -44,23 +39,26 @@ QUICK = [("uncoded(1)", "ipc", False), ("uncoded(4)", "ipc", False), ("uncoded(1
 RUNS = [*PLAIN, *CODED, *MORE]
 
 
-def timed(step: Any) -> float:
-    """Seconds of a step: the median of some blocks of steps, each with all that the device still does."""
-    for _ in range(WARM):
-        step()
-    found = []
-    for _ in range(BLOCKS):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(BLOCK):
+def timed(*steps: Any) -> list[float]:
+    """Seconds of steps: for each kind the median of some blocks, by turns, each with all that the device still does."""
+    for step in steps:
+        for _ in range(WARM):
             step()
-        torch.cuda.synchronize()
-        found.append((time.perf_counter() - began) / BLOCK)
-    return statistics.median(found)
+    found = [[block(step) for step in steps] for _ in range(BLOCKS)]
+    return [statistics.median(times) for times in zip(*found, strict=True)]
 
 
-def alone(setting: Setting) -> tuple[float, list[torch.Tensor]]:
-    """One process: seconds of a step, and the gradient of the first batch."""
+def block(step: Any) -> float:
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(BLOCK):
+        step()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) / BLOCK
+
+
+def alone(setting: Setting) -> tuple[Any, list[torch.Tensor]]:
+    """One process: a step, and the gradient of the first batch."""
     model, (inputs, targets), loss_fn = setting.build().to(DEVICE), setting.data(), nn.CrossEntropyLoss()
     optimizer, place = torch.optim.SGD(model.parameters(), lr=1e-3), 0
     order = np.random.default_rng((0, 0)).permutation(len(inputs))
@@ -77,7 +75,7 @@ def alone(setting: Setting) -> tuple[float, list[torch.Tensor]]:
 
     step()
     grads = [p.grad.detach().clone() for p in model.parameters() if p.grad is not None]
-    return timed(step), grads
+    return step, grads
 
 
 def coded(setting: Setting, scheme: str, way: str, late: float, grads: list[torch.Tensor]) -> dict[str, Any]:
@@ -102,11 +100,16 @@ def coded(setting: Setting, scheme: str, way: str, late: float, grads: list[torc
             splits.append(run.backward(delays=delays).split)
             optimizer.step()
 
-        seconds = timed(step)
+        for _ in range(WARM):
+            step()
         free, total = torch.cuda.mem_get_info()
+        seconds, theirs = timed(step, alone(setting)[0])
+    torch.cuda.empty_cache()
     split = {name: statistics.median([1e3 * getattr(one, name) for one in splits]) for name in vars(splits[0])}
     return {
         "ms_a_step": round(1e3 * seconds, 2),
+        "one_process_ms": round(1e3 * theirs, 2),
+        "ratio": round(seconds / theirs, 3),
         "split_ms": {name: round(value, 2) for name, value in split.items()},
         "gradient_differs": wrong,
         "memory_gb": round((total - free) / 2**30, 1),
@@ -131,9 +134,11 @@ def one_pass(setting: Setting) -> dict[str, Any]:
         torch.cuda.synchronize()
 
     total = problem.accumulate(params, 0, whole, 0, 1.0, None)
-    together = timed(lambda: problem.accumulate_all(params, (0, 1), whole, 0, 1.0, total.zero_()))
-    apart = timed(lambda: [problem.accumulate(params, part, whole, 0, 1.0, total) for part in (0, 1)])
-    base = timed(plain)
+    together, apart, base = timed(
+        lambda: problem.accumulate_all(params, (0, 1), whole, 0, 1.0, total.zero_()),
+        lambda: [problem.accumulate(params, part, whole, 0, 1.0, total) for part in (0, 1)],
+        plain,
+    )
     found = {"one_pass": together, "two_passes": apart, "plain": base}
     ratios = {"one_pass_ratio": round(together / base, 3), "two_passes_ratio": round(apart / base, 3)}
     return {name: round(1e3 * value, 2) for name, value in found.items()} | ratios
@@ -152,7 +157,9 @@ def main(path: Path, minutes: float, quick: bool = False) -> None:
     rows: list[dict[str, Any]] = []
     for setting in GPU:
         until = time.perf_counter() + 60 * minutes / len(GPU)
-        seconds, grads = alone(setting)
+        one, grads = alone(setting)
+        (seconds,) = timed(one)
+        del one
         common = {"model": setting.name, "parameters": sum(g.numel() for g in grads), "samples": setting.batch}
         rows.append(
             {**common, "code": "one process", "way": "", "slow": False, "ms_a_step": round(1e3 * seconds, 2), "ratio": 1.0}
@@ -171,14 +178,7 @@ def main(path: Path, minutes: float, quick: bool = False) -> None:
             except Exception as error:
                 print(f"{setting.name} {scheme} {way}: {error}", flush=True)
                 continue
-            row = {
-                **common,
-                "code": scheme,
-                "way": way,
-                "slow": slow,
-                **found,
-                "ratio": round(found["ms_a_step"] / 1e3 / seconds, 3),
-            }
+            row = {**common, "code": scheme, "way": way, "slow": slow, **found}
             rows.append(row)
             print(json.dumps(row), flush=True)
             path.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n")

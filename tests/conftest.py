@@ -54,11 +54,20 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):  # where several processes share the tests
         items.sort(key=lambda item: not any(part in item.nodeid for part in LONG))
+    without_device = [item for item in items if "gpu" in item.keywords and not has_device()]
+    for item in without_device:
+        item.add_marker(pytest.mark.skip(reason="gpu: needs a CUDA device"))
     if config.getoption("markexpr"):
         return
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="slow: run with pytest -m slow"))
+
+
+def has_device():
+    import torch  # tests that need a device have imported it
+
+    return torch.cuda.is_available()
 
 
 def pytest_collection_finish():

@@ -16,7 +16,6 @@ from unstraggle.quantizers import QSGD, Identity, Sign, decode, decoding, encodi
 
 torch = pytest.importorskip("torch", reason="quantisers on CUDA need torch")
 pytest.importorskip("triton", reason="quantisers on CUDA need triton")
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with CUDA")
 
 ALL = [QSGD(bits, bucket) for bits in range(2, 17) for bucket in (None, 512)] + [Sign(), Sign(512), Identity()]
 FEW = [QSGD(2, 512), QSGD(5), QSGD(8, 512), QSGD(16), Sign(512)]
@@ -188,6 +187,37 @@ def interpreted_bad_input(call, doors):
         call(x, QSGD(4).encode(x, seed=0))
 
 
+def check_message_sums(device):
+    """The kernel by which a device adds messages up: weights, a factor over a coordinate, and what it reports."""
+    from unstraggle.torch.device_kernel import launch
+    from unstraggle.torch.device_sum import nine
+
+    length, head = 3000, 5
+    for count, below, spoiled in [(1, -1, None), (3, 1, None), (8, 1, 2999), (2, -1, 2)]:
+        rows = [vector(length, seed) for seed in range(count)]
+        for row in rows:
+            row[1] = abs(row[1]) + 1
+        if spoiled is not None:
+            rows[-1][spoiled] = np.inf
+        weights = tuple(0.5 + seed for seed in range(count))
+        out, report = torch.empty(length, device=device), torch.zeros(3, dtype=torch.float64, device=device)
+        vectors = [tensor(row, device) for row in rows]
+        launch(out, report, nine(weights, 0.25, out.device), vectors, head=head, looks=2, below=below)
+        total = sum(weight * row.astype(np.float64) for weight, row in zip(weights, rows, strict=True))
+        expected = np.where(np.arange(length) < head, total, total * 0.25 / (total[1] if below >= 0 else 1.0))
+        np.testing.assert_allclose(out.cpu().numpy(), expected.astype(np.float32), rtol=1e-6)
+        np.testing.assert_allclose(report.cpu().numpy(), [spoiled is not None, *total[:2]], rtol=1e-12)
+
+
+def interpreted_message_sums():
+    check_message_sums("cpu")
+
+
+@pytest.mark.gpu
+def test_sums_of_messages_on_a_gpu():
+    check_message_sums("cuda")
+
+
 @pytest.mark.parametrize("names", ["interpreted_*", pytest.param("at_length_*", marks=pytest.mark.slow)])
 def test_kernels_in_the_interpreter(names):
     """Runs the functions above of these names."""
@@ -199,7 +229,7 @@ def test_kernels_in_the_interpreter(names):
     assert result.returncode == 0, result.stdout[-4000:]
 
 
-@needs_cuda
+@pytest.mark.gpu
 @pytest.mark.parametrize("quantizer", ALL + SOME, ids=repr)
 def test_payloads_and_sums_on_a_gpu(quantizer):
     for length in (1, 513, LONG, 100_003):
@@ -207,7 +237,7 @@ def test_payloads_and_sums_on_a_gpu(quantizer):
         check_sums(quantizer, check_payload(quantizer, x, "cuda"), x, "cuda")
 
 
-@needs_cuda
+@pytest.mark.gpu
 @pytest.mark.parametrize("quantizer", SOME, ids=repr)
 def test_special_vectors_on_a_gpu(quantizer):
     for _, x in special_vectors():

@@ -107,8 +107,12 @@ def test_samples_of_the_next_step_are_read_before_this_one_ends_and_none_twice(m
 def test_a_problem_that_reads_ahead_computes_the_same_also_after_a_jump():
     run, problem = worker_of(Slow())
     plain, params = worker_of(Slow(), read_ahead=False)[1], np.array(run._params())
+    problem.prepare()  # nothing to do yet
     for step in (0, 1, 5, 2, 2, 3):
         assert np.array_equal(problem.grad(params, 0, step=step), plain.grad(params, 0, step=step))
+        until(lambda: problem._reading.ahead.done())
+        problem.prepare()
+        assert list(problem._reading._here) == [(step + 1, 0, 0)]  # moved before it is asked for
     assert problem._reading.ahead is not None and plain._reading.ahead is None
 
 
@@ -119,6 +123,7 @@ def test_errors_of_reading_are_those_of_the_step_that_needs_the_samples():
     dataset.missing = rows(run, 1)[:1]
     problem.grad(params, 0, step=0)
     until(lambda: set(dataset.missing) <= set(dataset.read))
+    problem.prepare()
     problem.grad(params, 0, step=0)
     with pytest.raises(Invalid, match=r"Step 1, partition 0, worker 0: the samples cannot be read: FileNotFoundError"):
         problem.grad(params, 0, step=1)

@@ -1,5 +1,6 @@
 """A worker leaves a network between two layers when its round is over."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -8,6 +9,8 @@ from unstraggle.engines import Abandoned
 from unstraggle.problems import Stops
 from unstraggle.torch.problem import TorchProblem
 from unstraggle.torch.stopping import heed
+
+from ..torch_models import coded, mlp
 
 
 def network():
@@ -52,6 +55,14 @@ def test_the_newest_question_counts_and_hooks_are_set_once():
     passes(model)
 
 
+def test_a_pass_on_a_device_is_looked_at_a_few_times():
+    model = nn.Sequential(*[nn.Linear(3, 3) for _ in range(20)])
+    seen = []
+    heed(model, lambda: seen.append(0), looks=8)
+    model(torch.ones(4, 3)).sum().backward()
+    assert len(seen) == 16 and model[0]._forward_pre_hooks and model[19]._forward_pre_hooks
+
+
 def test_frozen_parameters_are_left_alone():
     model = network()
     model[0].requires_grad_(False)
@@ -73,6 +84,19 @@ def test_a_compiled_model_is_one_layer():
     model(torch.ones(4, 3))
     with pytest.raises(Abandoned):
         model(torch.ones(4, 3))
+
+
+def test_what_a_pass_that_was_left_has_computed_does_not_count():
+    """Gradients of their own, as on an accelerator, were added to those of the next task."""
+    with coded(mlp(), scheme="uncoded(2)") as run:
+        problem, params = run.problem, np.array(run._params())
+        expected = problem.grad(params, 0, step=1).copy()
+        problem.replica.apart = True
+        problem.heed(after(8))  # of 6 layers and 6 parameters
+        with pytest.raises(Abandoned):
+            problem.grad(params, 0, step=0)
+        problem.heed(lambda: False)
+        np.testing.assert_allclose(problem.grad(params, 0, step=1), expected, rtol=1e-6)
 
 
 def test_torch_problems_can_stop():

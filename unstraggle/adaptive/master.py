@@ -87,6 +87,10 @@ class AdaptiveMaster:
         self._change()
         return self._master.room()
 
+    def coming(self) -> Any:
+        """As that of a `Master`."""
+        return self._master.coming()
+
     def gradient(self, params: Any, step: int | None = None, **more: Any) -> Estimate:
         """As that of a `Master`. A change that was decided after the last round is made now: its gradient has been used."""
         self._change()

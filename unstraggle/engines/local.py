@@ -47,6 +47,9 @@ from .starter import Starter
 log = logging.getLogger("unstraggle")
 
 NOTHING = np.empty(0, np.uint8)
+AWAKE = 0.1
+"""Seconds of a round in which the master of workers on a device looks for messages without sleeping, where there are processors
+enough: a round there is short, and whoever sleeps is slow when he wakes up."""
 WAYS = ("auto", "ipc", "pinned", "host")
 
 
@@ -129,6 +132,7 @@ class Local:
         elif self._method == "forkserver":
             self._nursery = Nursery(thread_limits(self._threads), own_modules(self.problem), self._start_within)
         self._open_way(code, rooms)
+        self._awake = self._way is not None and len(os.sched_getaffinity(0)) > 2 * (code.n + 1)
         shared = self._areas, self._letter, slots, self._notes, self._nursery, self._threads, self._way
         cradle = Cradle(code, self.problem, *shared, {} if estate is None else estate.free)
         self._starter = Starter(cradle.birth) if estate is None else estate.starter
@@ -306,7 +310,7 @@ class Local:
 
         opening: nobody is started again yet, and what goes wrong is raised.
         """
-        fds = [fd for fd, _ in self._watch.poll(timeout)]
+        fds = [fd for fd, _ in self._poll(timeout, opening)]
         if fds:
             self._read_notes()
         for fd in fds:
@@ -317,6 +321,15 @@ class Local:
         if not opening:
             for worker in self._roster.due(time.monotonic()):
                 self._starter.ask(worker)
+
+    def _poll(self, timeout: float, opening: bool) -> list[tuple[int, int]]:
+        """What has happened; wait for it, awake in the beginning of a round on a device."""
+        until = min(time.monotonic() + timeout, self._origin + AWAKE) if self._awake and not opening else 0.0
+        while (now := time.monotonic()) < until:
+            if found := self._watch.poll(0):
+                return found
+            timeout -= time.monotonic() - now
+        return self._watch.poll(max(timeout, 0.0))
 
     def _read_notes(self) -> None:
         """A message is a sign of life; the roster hears of it at its next look, or at once where somebody hangs."""

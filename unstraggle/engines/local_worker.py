@@ -46,6 +46,9 @@ BEAT = 0.25
 """Seconds between two heartbeats."""
 FREE = b"f"
 """What a process says whose orders have ended."""
+AWAKE = 0.005
+"""Seconds that a worker with a device looks for its next order before it sleeps: that long its caches stay warm. While the
+device computes, its processor does nothing else either."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ def _serve(share: Share, worker: Worker) -> None:
     while (job := worker.next_job()) is not None:
         try:
             run(share, job, worker.send, worker.stopped, worker.wait, worker.begin)
+            if share.prepares:
+                share.problem.prepare()  # type: ignore[attr-defined]
         except Exception:
             worker.report(traceback.format_exc())
 
@@ -193,6 +198,8 @@ class Worker:
 
     def next_job(self) -> Job | None:
         """Wait for orders and take the newest: who lags behind skips rounds. None when the master has closed or is gone."""
+        if self._way is not None:
+            self._look_out(time.monotonic() + AWAKE)
         size = os.readv(self._orders, self._mail)
         if not size:
             return None
@@ -207,6 +214,11 @@ class Worker:
                 return self.next_job()
             job.program = unpacked(data) if program else None
         return job
+
+    def _look_out(self, until: float) -> None:
+        """For an order, without sleeping."""
+        while not select.select([self._orders], [], [], 0)[0] and time.monotonic() < until:
+            pass
 
     def _job(self, number: int, step: int, origin: float, delayed: bool) -> Job:
         delays = self._board.delays[number % 2, self._mine] if delayed else None

@@ -15,7 +15,7 @@ class Problem(Protocol):
 
     The same arguments give the same numbers on whichever worker: randomness (batches, dropout) is seeded by step and part.
     Four members are all that a problem needs. What else it may do saves memory or time: `Restricts`, `Shares`, `Accumulates`,
-    `Joins`, `Stays`, `Travels`, `Listens`, `Stops`, `ComputesAll`, `Encodes` and `HasLoss`, recognised by their methods.
+    `Joins`, `Stays`, `Prepares`, `Travels`, `Listens`, `Stops`, `ComputesAll`, `Encodes` and `HasLoss`, recognised by methods.
     """
 
     @property
@@ -87,6 +87,15 @@ class Stays(Protocol):
 
     def stay(self) -> None:
         """Asked once, on a worker: the memory of the parameters of an order stays as it is until that order is of no use."""
+        ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A problem that can do something for its next order before that comes, such as move samples to a device."""
+
+    def prepare(self) -> None:
+        """Asked on a worker that has done an order; the next one may come any time, and may be another than it thinks."""
         ...
 
 

@@ -36,10 +36,16 @@ OURS = 2
 @dataclass(frozen=True)
 class Scaling:
     """What a gradient is multiplied by from coordinate `head` on, while it is added up. of: the factor, from those before it,
-    which are decoded first."""
+    which are decoded first.
+
+    looks: of how many of those before it `of` knows, by default all. known: (a, place): what it will say, a over the number at
+    that coordinate, or a where place is -1; so that a device need not wait until somebody has read it.
+    """
 
     head: int
     of: Callable[[Any], float]
+    looks: int | None = None
+    known: tuple[float, int] | None = None
 
 
 class Gather:

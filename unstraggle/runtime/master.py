@@ -8,7 +8,7 @@ import math
 import statistics
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -129,17 +129,20 @@ class Master:
         delays: NDArray[np.float64] | None = None,
         context: bytes = b"",
         scaling: Scaling | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Estimate:
         """The gradient at params (dim,). step: seeds what the problem draws, by default the number of the round.
 
         context: what else workers must know in this round, for problems that listen (`problems.Listens`). scaling: what the
-        gradient is multiplied by while messages are added up, so that nobody passes over it for that alone.
+        gradient is multiplied by while messages are added up, so that nobody passes over it for that alone. meanwhile: called
+        once workers have their order, for what can be done before they answer.
         """
         if not self._busy.acquire(blocking=False):
             raise Invalid("A master computes one gradient at a time, but another thread is in one. Use one master per thread.")
         try:
             with Interrupts() as interrupts:
-                return self._gradient(_checked(params, self.engine), step, delays, context, scaling, interrupts)
+                order = self._order(_checked(params, self.engine), step, delays, context)
+                return self._gradient(order, scaling, meanwhile, interrupts)
         finally:
             self._busy.release()
 
@@ -151,23 +154,27 @@ class Master:
             self._own = np.zeros(self.engine.problem.dim, self.engine.problem.dtype)
         return self._own if lent is None else lent
 
-    def _gradient(
-        self,
-        values: NDArray[Any],
-        step: int | None,
-        delays: NDArray[np.float64] | None,
-        context: bytes,
-        scaling: Scaling | None,
-        interrupts: Interrupts,
-    ) -> Estimate:
+    def coming(self) -> Any:
+        """(tracks, dim) where the gradient of the round that runs will be, where the engine adds messages up on a device; else
+        None. Of codes with one track."""
+        where = getattr(self._gathers[1], "coming", None) if self._gathers is not None else None
+        return None if where is None else where()
+
+    def _order(self, values: NDArray[Any], step: int | None, delays: NDArray[np.float64] | None, context: bytes) -> Order:
+        """The order of the next round."""
         number, self._count = self._count, self._count + 1
         code = self._code_of(number)
         changed = None if code is self.code else code
         pull = self.transfer == "pull" and code.handing is None
         hold = self._holding.hold if changed is None and not pull else None
-        order = Order(number, number if step is None else step, values, None, delays, changed, context, hold, pull)
+        return Order(number, number if step is None else step, values, None, delays, changed, context, hold, pull)
+
+    def _gradient(
+        self, order: Order, scaling: Scaling | None, meanwhile: Callable[[], None] | None, interrupts: Interrupts
+    ) -> Estimate:
+        number, changed, pull, code = order.round, order.code, order.pull, order.code or self.code
         round = Round(code, self.stop, number, self._terms())
-        current = Current(self.engine, self._gather(code), round, order, self._log, self._left)
+        current = Current(self.engine, self._gather(code), round, order, self._log, self._left, meanwhile)
         self._left = None
         try:
             current.run(interrupts, math.inf if self._sampled else LOOK)
@@ -238,12 +245,21 @@ class Master:
 class Current:
     """The round that is running: events from the engine to the `Round`, its instructions to the engine, payloads to the sum.
 
-    left: when the last gradient was given, on the clock of its round.
+    left: when the last gradient was given, on the clock of its round. meanwhile: what to do once workers have their order.
     """
 
-    def __init__(self, engine: Engine, gather: Gather, round: Round, order: Order, log: Log, left: float | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        gather: Gather,
+        round: Round,
+        order: Order,
+        log: Log,
+        left: float | None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
         self._engine, self._gather, self.round, self._order, self._log = engine, gather, round, order, log
-        self._left, self.outside = left, 0.0
+        self._left, self.outside, self._meanwhile = left, 0.0, meanwhile
         self.taken: list[Message] = []
         self._good: dict[int, Message] = {}
         self._until: float | None = None
@@ -257,6 +273,8 @@ class Current:
         self._engine.start(self._order)
         self._log.begin(self.round)
         self._follow((), self.round.begin())
+        if self._meanwhile is not None:
+            self._meanwhile()
         while self.round.open:
             incoming = self._engine.next(self._pause(look))
             interrupts.heed()

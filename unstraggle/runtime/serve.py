@@ -104,6 +104,13 @@ class Share:
         return isinstance(self.problem, Stays)
 
     @cached_property
+    def prepares(self) -> bool:
+        """Whether the problem can do something for its next order."""
+        from ..problems.base import Prepares
+
+        return isinstance(self.problem, Prepares)
+
+    @cached_property
     def listens(self) -> bool:
         """Whether the problem wants what comes with an order."""
         from ..problems.base import Listens

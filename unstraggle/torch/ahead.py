@@ -47,6 +47,11 @@ class Ahead:
                 desk.asked[key] = places, Future()
                 desk.changed.notify()
 
+    def done(self) -> list[tuple[Key, Rows]]:
+        """What was read, and not yet taken; but for what could not be read."""
+        with self._desk.changed:
+            return [(key, places) for key, (places, one) in self._desk.asked.items() if one.done() and one.exception() is None]
+
     def take(self, key: Key, places: Rows) -> Any:
         """The samples; they are read now where nobody asked for these. What was asked for steps other than this and the next is
         forgotten. Errors of reading come here."""

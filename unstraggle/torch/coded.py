@@ -49,7 +49,6 @@ from .start import (
     start_master,
     trying_master,
 )
-from .tree import Tree
 from .turns import LOSS, Turns, chosen, names_of, require_turns
 from .watch import Watch
 
@@ -181,8 +180,8 @@ class Coded:
     def _begin(self) -> None:
         """What a step builds on."""
         self._turn, self._names = self.losses[0], frozenset(self.layout.names)
-        self._tree = Tree(self.model)
         self._factor, self._sums = 1.0, np.zeros(0)
+        self._coming: tuple[int, list[tuple[Tensor, Tensor]]] | None = None
         self._second: dict[Tensor, Tensor] = {}
         self.take(self.code)
 
@@ -194,6 +193,7 @@ class Coded:
         self.problem = self._draft.problem()
         statistics = {f"model.{name}" for name in self.layout.statistics}
         self._watch = Watch(roots(self.model, self.problem.loss_fn), statistics)
+        self._tree = self._watch.trees["model"]
         self._rooms: dict[int, list[Tensor]] = {}
         return self.problem
 
@@ -210,8 +210,10 @@ class Coded:
         if step < 0:
             raise Invalid("again=True takes the batch of the step before, but there was none.")
         context, samples = self._told(step), self.batches.size(step)
-        scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples))
-        estimate = self.master.gradient(self._params(), step, delays=delays, context=context, scaling=scaling)
+        known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
+        scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
+        more = {"delays": delays, "context": context, "scaling": scaling, "meanwhile": self._prepare}
+        estimate = self.master.gradient(self._params(), step, **more)
         value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:
             self._fill(estimate, step)
@@ -275,7 +277,7 @@ class Coded:
     @torch.no_grad()
     def _params(self) -> Any:
         """(dim,) the head and the parameters as they are now, written where workers read them."""
-        now = {name for name, p in self._tree.params().items() if p.requires_grad}
+        now = {name for name, p in self._tree.known().items() if p.requires_grad}  # the watch has just looked
         if now != self._names:
             raise Invalid(
                 f"The trainable parameters have changed: {sorted(now ^ self._names)}. "
@@ -292,7 +294,7 @@ class Coded:
     def _scale(self, head: Any, samples: int) -> float:
         """By what decoded sums are multiplied: one over the samples of a mean, or over the denominators that were decoded."""
         self._sums = np.array(head[: self.layout.sums])
-        self._factor = 1 / samples if self.problem.how.mean else 1.0
+        self._factor = self._share(samples)
         if not self.layout.ratio:
             return self._factor
         total = float(head[1])
@@ -303,6 +305,17 @@ class Coded:
             )
         self._factor = 1 / total
         return self._factor
+
+    def _share(self, samples: int) -> float:
+        """By what sums are multiplied where there is no denominator."""
+        return 1 / samples if self.problem.how.mean else 1.0
+
+    def _prepare(self) -> None:
+        """While workers compute: cut what will be the gradient, where it is known where that will be."""
+        coming = None if self._draft.unused.get(self._turn) else self.master.coming()
+        pairs = [] if coming is None else self._cut(coming[0])
+        alike = all(p.device == grad.device and p.stride() == grad.stride() for p, grad in pairs)
+        self._coming = (coming.data_ptr(), pairs) if coming is not None and alike else None
 
     def _metrics(self, estimate: Estimate) -> dict[str, float]:
         """Sums over the batch, by name."""
@@ -329,8 +342,10 @@ class Coded:
     def _fill(self, estimate: Estimate, step: int) -> None:
         """Gradients that were none become views of the decoded vector."""
         first = torch.as_tensor(estimate.gradient)
-        for p, grad in self._cut(first):
-            there = grad if grad.device == p.device else grad.to(p.device)
+        known, self._coming = self._coming, None
+        ready = known is not None and known[0] == first.data_ptr()
+        for p, grad in known[1] if known is not None and ready else self._cut(first):
+            there = grad if ready else _as_it_lies(grad, p)
             p.grad = there if p.grad is None else p.grad.add_(there)
         if len(estimate.tracks) > 1:
             self._second = dict(self._cut(torch.as_tensor(estimate.second)))
@@ -358,3 +373,9 @@ class Coded:
         for layer in self.model.modules():
             if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.num_batches_tracked is not None and layer.training:
                 layer.num_batches_tracked += 1
+
+
+def _as_it_lies(grad: Tensor, p: Tensor) -> Tensor:
+    """A gradient on the device of its parameter, in the same order of memory: fused optimisers go through that."""
+    there = grad if grad.device == p.device else grad.to(p.device)
+    return there if there.stride() == p.stride() else torch.empty_like(p).copy_(there)

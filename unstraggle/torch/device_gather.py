@@ -15,7 +15,7 @@ from ..runtime import frame
 from ..runtime.gather import Scaling
 from ..runtime.message import Message
 from ..scheme.code import Code
-from .device_sum import device_sum
+from .device_sum import AT_ONCE, device_sum, kernel, nine
 
 
 class DeviceGather:
@@ -31,6 +31,7 @@ class DeviceGather:
         away = home is not None and home.type == "cuda"
         self._stream = torch.cuda.Stream(home) if away else None  # type: ignore[no-untyped-call]
         self._copies: dict[int, Tensor] = {}
+        self._coming: Tensor | None = None
         self.finite = True
         self.clear()
 
@@ -53,20 +54,49 @@ class DeviceGather:
         for message in messages:
             self._here[message.index] = self._slots[message.index] if self._home is None else self._copied(message.index)
 
+    def coming(self, tracks: int = 1) -> Tensor:
+        """(tracks, dim) where the next result will be; made before it is needed, while workers compute."""
+        if self._coming is None or len(self._coming) != tracks:
+            device = self._home or self._slots[0].device
+            self._coming = torch.empty((tracks, self._dim), dtype=self._slots[0].dtype, device=device)
+        return self._coming
+
     def finish(self, weights: NDArray[Any], scaling: Scaling | None = None) -> Tensor:
         """(tracks, dim) the decoded gradient on the device. weights: (tracks, M)."""
-        used = [m for m in sorted(self._here) if weights[:, m].any()]
-        scaling = scaling or Scaling(0, lambda head: 1.0)
+        total, rows = self.coming(len(weights)), np.real(weights)
+        self._coming = None
+        used = [m for m in sorted(self._here) if rows[:, m].any()]
+        scaling = scaling or Scaling(0, lambda head: 1.0, known=(1.0, -1))
         if self._stream is not None:
             torch.cuda.current_stream(self._home).wait_stream(self._stream)
+        launch = kernel() if total.device.type == "cuda" else None
+        if launch is not None and len(used) <= AT_ONCE and rows[:, used].any(axis=1).all() and scaling.known is not None:
+            self._at_once(launch, total, rows[:, used], [self._here[m] for m in used], scaling)
+        else:
+            self._in_turn(total, used, rows, scaling)
+        return total
+
+    def _at_once(self, launch: Any, total: Tensor, rows: NDArray[Any], vectors: list[Tensor], scaling: Scaling) -> None:
+        """All in one pass, and one wait for the device: what it says of it comes with the first coordinates."""
+        assert scaling.known is not None
+        (factor, below), looks = scaling.known, scaling.head if scaling.looks is None else scaling.looks
+        reports = torch.zeros((len(rows), 1 + looks), dtype=torch.float64, device=total.device)
+        for out, report, row in zip(total, reports, rows, strict=True):
+            some = np.flatnonzero(row).tolist()  # what has no weight may be no number
+            weights = nine(tuple(row[some].tolist()), factor, total.device)
+            launch(out, report, weights, [vectors[place] for place in some], head=scaling.head, looks=looks, below=below)
+        found = reports.cpu().numpy()
+        self.finite = not found[:, 0].any()
+        scaling.of(found[0, 1:])
+
+    def _in_turn(self, total: Tensor, used: list[int], rows: NDArray[Any], scaling: Scaling) -> None:
+        """First what the factor depends on, then the rest."""
         heads = [self._here[m][: scaling.head] for m in used]
-        head = np.real(weights[:, used]) @ torch.stack(heads).double().cpu().numpy() if used else np.zeros((1, scaling.head))
+        head = rows[:, used] @ torch.stack(heads).double().cpu().numpy() if used else np.zeros((len(rows), scaling.head))
         factor = scaling.of(head[0])
-        total = torch.empty((len(weights), self._dim), dtype=self._slots[0].dtype, device=self._home or self._slots[0].device)
-        fine = [self._sum(total[track], used, np.real(row), factor) for track, row in enumerate(weights)]
+        fine = [self._sum(total[track], used, row, factor) for track, row in enumerate(rows)]
         total[:, : scaling.head] = torch.from_numpy(head)
         self.finite = bool(np.isfinite(head).all()) and all(bool(one) for one in fine)
-        return total
 
     def broken(self, messages: Sequence[Message]) -> list[int]:
         """The workers in whose numbers there is NaN or infinity."""

@@ -14,11 +14,9 @@ def term(at, weight, where, inside):
     return weight * tl.load(at + where, mask=inside, other=0.0).to(tl.float64)
 
 
-@triton.jit(do_not_specialize=["length"])
-def blend(out, bad, a, b, c, d, e, f, g, h, weights, length, COUNT: tl.constexpr, FRESH: tl.constexpr, BLOCK: tl.constexpr):
-    """out = (0 if FRESH else out) + the sum of COUNT weighted vectors; bad = 1 where a number of it is none."""
-    where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = where < length
+@triton.jit
+def terms(a, b, c, d, e, f, g, h, weights, where, inside, COUNT: tl.constexpr):
+    """The sum of COUNT weighted vectors."""
     total = term(a, tl.load(weights), where, inside)
     if COUNT > 1:
         total += term(b, tl.load(weights + 1), where, inside)
@@ -34,20 +32,54 @@ def blend(out, bad, a, b, c, d, e, f, g, h, weights, length, COUNT: tl.constexpr
         total += term(g, tl.load(weights + 6), where, inside)
     if COUNT > 7:
         total += term(h, tl.load(weights + 7), where, inside)
+    return total
+
+
+@triton.jit(do_not_specialize=["length", "head", "looks", "below"])
+def blend(
+    out,
+    report,
+    a,
+    b,
+    c,
+    d,
+    e,
+    f,
+    g,
+    h,
+    weights,
+    length,
+    head,
+    looks,
+    below,
+    COUNT: tl.constexpr,
+    FRESH: tl.constexpr,
+    DIVIDED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """out = (0 if FRESH else out) + the sum of COUNT weighted vectors, from coordinate `head` on times the last of nine weights
+    and, if DIVIDED, over the number at coordinate `below`. report: 1 where a number of it is none, then the first `looks`."""
+    where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = where < length
+    total = terms(a, b, c, d, e, f, g, h, weights, where, inside, COUNT)
     if not FRESH:
         total += tl.load(out + where, mask=inside, other=0.0).to(tl.float64)
+    factor = tl.load(weights + 8) + tl.zeros([BLOCK], tl.float64)
+    if DIVIDED:
+        at = below + tl.zeros([BLOCK], tl.int64)
+        factor = factor / terms(a, b, c, d, e, f, g, h, weights, at, at >= 0, COUNT)
+    total = tl.where(where < head, total, total * factor)
+    tl.store(report + 1 + where, total, mask=where < looks)
     found = total.to(out.dtype.element_ty)
     tl.store(out + where, found, mask=inside)
     none = inside & ((found - found) != 0.0)
     if tl.max(none.to(tl.int32), axis=0) > 0:
-        tl.store(bad, 1)
+        tl.store(report, 1.0)
 
 
-def launch(out, weights, vectors, fresh):
-    """Add up to eight vectors; whether all is finite, as a tensor on the device."""
-    bad = torch.zeros(1, dtype=torch.int32, device=out.device)
+def launch(out, report, weights, vectors, fresh=True, head=0, looks=0, below=-1):
+    """Add up to eight vectors. weights: of these, zeros, and the ninth a factor; they and the report are on the device."""
     rows = [*vectors, *[vectors[0]] * (8 - len(vectors))]
-    numbers = torch.tensor(list(weights), dtype=torch.float64).to(out.device, non_blocking=True)
     with torch.cuda.device(out.device) if out.device.type == "cuda" else torch.no_grad():
-        blend[(triton.cdiv(len(out), BLOCK),)](out, bad, *rows, numbers, len(out), len(vectors), fresh, BLOCK)
-    return bad == 0
+        grid = (triton.cdiv(len(out), BLOCK),)
+        blend[grid](out, report, *rows, weights, len(out), head, looks, below, len(vectors), fresh, below >= 0, BLOCK)

@@ -13,6 +13,8 @@ from ..runtime.sums import settled_sum
 
 AT_ONCE = 8
 """Vectors that the kernel adds in one pass."""
+REMEMBERED = 64
+"""Weights that are kept on the device: as a rule they are those of the round before."""
 
 
 def device_sum(out: Tensor, weights: Sequence[float], vectors: Sequence[Tensor]) -> Any:
@@ -27,13 +29,14 @@ def device_sum(out: Tensor, weights: Sequence[float], vectors: Sequence[Tensor])
         return True
     if out.device.type == "cpu":
         return settled_sum(out.numpy(), weights, [vector.numpy() for vector in vectors])
-    launch = _kernel()
+    launch = kernel()
     if launch is None:
         return _by_torch(out, weights, vectors)
-    fine = [
-        launch(out, weights[at : at + AT_ONCE], vectors[at : at + AT_ONCE], at == 0) for at in range(0, len(vectors), AT_ONCE)
-    ]
-    return fine[-1]
+    for at in range(0, len(vectors), AT_ONCE):
+        report = torch.zeros(1, dtype=torch.float64, device=out.device)
+        some = nine(tuple(weights[at : at + AT_ONCE]), 1.0, out.device)
+        launch(out, report, some, vectors[at : at + AT_ONCE], at == 0)
+    return report[0] == 0
 
 
 def _by_torch(out: Tensor, weights: Sequence[float], vectors: Sequence[Tensor]) -> Tensor:
@@ -44,8 +47,22 @@ def _by_torch(out: Tensor, weights: Sequence[float], vectors: Sequence[Tensor]) 
     return out.sum().isfinite() | out.isfinite().all()
 
 
+_nines: dict[tuple[Any, ...], Tensor] = {}
+
+
+def nine(weights: tuple[float, ...], factor: float, device: torch.device) -> Tensor:
+    """Weights, zeros and a factor on the device, where they are as a rule already."""
+    key = weights, factor, device
+    if key not in _nines:
+        if len(_nines) >= REMEMBERED:
+            _nines.clear()
+        numbers = [*weights, *[0.0] * (AT_ONCE - len(weights)), factor]
+        _nines[key] = torch.tensor(numbers, dtype=torch.float64).to(device)
+    return _nines[key]
+
+
 @cache
-def _kernel() -> Any:
+def kernel() -> Any:
     """What launches the Triton kernel; None where there is no Triton."""
     try:
         from . import device_kernel

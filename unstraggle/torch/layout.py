@@ -28,7 +28,8 @@ class Layout:
     The head of a gradient holds the loss, if `loss`, its denominator, if `ratio`, sums that are asked for by name, and by how
     much the running statistics of batch normalisation changed; the head of the parameters holds zeros and the running
     statistics. So all are decoded with the gradient, by the same code. align: coordinates at multiples of which parameters
-    begin, for accelerators, whose kernels want that; what is between stays zero.
+    begin, for accelerators, whose kernels want that; what is between stays zero. strides: of parameters that lie in memory in
+    another order than that of their dimensions, such as `channels_last`; they travel as they lie.
     """
 
     names: tuple[str, ...]
@@ -40,6 +41,7 @@ class Layout:
     ratio: bool = False
     metrics: tuple[str, ...] = ()
     align: int = 1
+    strides: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def head(self) -> int:
@@ -73,8 +75,30 @@ class Layout:
         One call of torch cuts them all: hundreds of small ones would take milliseconds.
         """
         templates = [alike[number] if number >= 0 else self._gap.expand(-number) for number in self._pieces]
-        found = _unflatten_dense_tensors(flat, templates)  # type: ignore[no-untyped-call]
-        return [piece for piece, number in zip(found, self._pieces, strict=True) if number >= 0]
+        cut = _unflatten_dense_tensors(flat, templates)  # type: ignore[no-untyped-call]
+        found = [piece for piece, number in zip(cut, self._pieces, strict=True) if number >= 0]
+        for number, stride in self._strided:
+            found[number] = found[number].as_strided(alike[number].shape, stride)
+        return found
+
+    def view(self, flat: Tensor, name: str, shape: Sequence[int]) -> Tensor:
+        """The piece of a flat vector that has a name, in its shape."""
+        piece, strides = flat[self.places[name]], dict(self.strides)
+        return piece.as_strided(tuple(shape), strides[name]) if name in strides else piece.view(tuple(shape))
+
+    def flattened(self, name: str, tensor: Tensor) -> Tensor:
+        """The numbers of a tensor, in the order in which they travel."""
+        if name not in dict(self.strides):
+            return tensor.detach().reshape(-1)
+        found = torch.empty(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
+        found.as_strided(tensor.shape, dict(self.strides)[name]).copy_(tensor.detach())
+        return found
+
+    @cached_property
+    def _strided(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The pieces that lie in another order than that of their dimensions."""
+        numbers = {name: number for number, name in enumerate(self.places)}
+        return [(numbers[name], stride) for name, stride in self.strides]
 
     @cached_property
     def _gap(self) -> Tensor:
@@ -115,7 +139,27 @@ def layout_of(model: nn.Module, *, order: Sequence[str] | None = None, loss: boo
         tuple(buffer.numel() for buffer in buffers.values()),
         loss,
         TYPES[types.pop()],
+        strides=tuple((name, p.stride()) for name, p in found.items() if p.stride() != _usual(p) and _dense(p)),
     )
+
+
+def _usual(tensor: Tensor) -> tuple[int, ...]:
+    """The strides of a tensor that lies in memory in the order of its dimensions."""
+    return torch.empty(tensor.shape, device="meta").stride()
+
+
+def _dense(tensor: Tensor) -> bool:
+    """Whether the numbers of a tensor fill a piece of memory, each place once.
+
+    >>> _dense(torch.zeros(2, 3).T), _dense(torch.zeros(2, 3)[:, :2]), _dense(torch.zeros(1).expand(3))
+    (True, False, False)
+    """
+    expected = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 def alignment(devices: Sequence[str], code: Code) -> int:

@@ -58,7 +58,8 @@ class TorchModule(TorchProblem):
         columns = Columns((self.inputs, self.targets), dict(enumerate(self.rows)))
         super().__init__(own_copy(module), loss, columns, layout, draws, How(seed))
         self._mean_of: Callable[[Tensor, Tensor], Tensor] = loss
-        self._first = torch.cat([p.detach().reshape(-1) for p in trainable(module).values()]).cpu().numpy().copy()
+        first = [layout.flattened(name, p) for name, p in trainable(module).items()]
+        self._first = torch.cat(first).cpu().numpy().copy()
 
     @property
     def samples(self) -> int:
@@ -123,7 +124,7 @@ class TorchModule(TorchProblem):
         return torch.from_numpy(np.array(params, dtype=self.dtype))
 
     def _named(self, flat: Tensor) -> dict[str, Tensor]:
-        return {name: flat[self.layout.places[name]].view(p.shape) for name, p in trainable(self.model).items()}
+        return {name: self.layout.view(flat, name, p.shape) for name, p in trainable(self.model).items()}
 
     def _mean(self, flat: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         return self._mean_of(functional_call(self.model, self._named(flat), (inputs,)), targets)

@@ -44,11 +44,16 @@ class Passes:
             told = (context,) if self.how.told else ()
             return outcome_of(self.replica.loss_fn, self.how.forward(self.replica.model, batch, *told), self.how.split)
 
+    def begin(self) -> None:
+        """A task begins: losses of one that was left do not count."""
+        self._unseen.clear()
+
     def look_at_losses(self) -> None:
         """Wait until the device is done with a task, and look at its losses."""
-        self.replica.wait()
         unseen, self._unseen = self._unseen, []
-        if unseen and not bool(torch.stack([loss for _, _, loss in unseen]).isfinite().all()):
+        if not unseen:
+            self.replica.wait()
+        elif not torch.stack([loss for _, _, loss in unseen]).cpu().isfinite().all():  # the one wait: all else was before it
             for one in unseen:
                 self._require_finite(*one)
 

@@ -27,6 +27,9 @@ from .seeds import seeded
 from .stages import Staged
 from .stopping import heed
 
+LOOKS = 8
+"""In each pass on a device, whether the round is over."""
+
 
 class TorchProblem:
     """The gradient of the loss, summed over the samples of a partition in a step's batch.
@@ -106,10 +109,15 @@ class TorchProblem:
             self._open()
             self.replica.take(found)
 
+    def prepare(self) -> None:
+        """Move the samples of the next step to the device, where they are read already."""
+        if self.replica.opened:
+            self._reading.prepare()
+
     def heed(self, stopped: Callable[[], bool]) -> None:
         """Leave a task when its round is over, between micro-batches and between layers."""
         self._open()
-        heed(self.model, stopped)
+        heed(self.model, stopped, None if self.replica.device.type == "cpu" else LOOKS)
 
     # Gradients
 
@@ -154,6 +162,7 @@ class TorchProblem:
         total = self.replica.zeros() if fresh else total
         flat = torch.from_numpy(total) if isinstance(total, np.ndarray) else total
         views = self.replica.collect(flat, fresh)
+        self._passes.begin()
         with torch.enable_grad():
             for one in found:
                 assert one is not None

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import Invalid
-from .ahead import Ahead
+from .ahead import Ahead, Key
 from .batches import Dealt, Draws, Placed
 from .data import Columns, Items, Reader, moved
 from .how import one_line, where
@@ -28,6 +28,7 @@ class Reading:
     ) -> None:
         self.data, self.batches, self.worker, self.device = data, batches, worker, device
         self.ahead = Ahead(data.read, device.type == "cuda") if ahead and self._worth() else None
+        self._here: dict[Key, tuple[NDArray[np.int64], Any]] = {}
 
     def read(self, part: int, step: int, piece: slice = slice(None)) -> Any:
         """The batch of a partition in a step, or a piece of it, on the device."""
@@ -36,11 +37,23 @@ class Reading:
             if self.ahead is None:
                 return moved(self.data.read(part, places), self.device)
             begin = piece.start or 0
-            batch = moved(self.ahead.take((step, part, begin), places), self.device)
+            batch = self._taken((step, part, begin), places, self.ahead)
             after = self._following(part, step)[piece]
             if len(after):
                 self.ahead.ask((step + 1, part, begin), after)
             return batch
+
+    def prepare(self) -> None:
+        """Move what was read for the next step to the device, while nobody waits for it. Errors come when it is asked for."""
+        for key, places in self.ahead.done() if self.ahead is not None else ():
+            assert self.ahead is not None
+            self._here[key] = places, moved(self.ahead.take(key, places), self.device)
+
+    def _taken(self, key: Key, places: NDArray[np.int64], ahead: Ahead) -> Any:
+        """A batch that is on the device already, or is read and moved now."""
+        self._here = {other: one for other, one in self._here.items() if other[0] >= key[0]}
+        known, batch = self._here.pop(key, (None, None))
+        return batch if known is not None and np.array_equal(known, places) else moved(ahead.take(key, places), self.device)
 
     def reader(self, part: int, places: NDArray[np.int64]) -> Reader:
         """Samples that are read once, before the start."""

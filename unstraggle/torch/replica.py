@@ -70,11 +70,11 @@ class Replica:
         kind = next(iter(self.params.values())).dtype
         self.flat = torch.zeros(self.layout.dim, dtype=kind, device=self.device)
         for name, tensor in everything.items():
-            self.flat[self.layout.places[name]] = tensor.detach().reshape(-1)
+            self.flat[self.layout.places[name]] = self.layout.flattened(name, tensor)
         for name, p in self.params.items():
             p.grad = None
             if self.device.type == "cpu":
-                p.data = self.flat[self.layout.places[name]].view(p.shape)
+                p.data = self.layout.view(self.flat, name, p.shape)
 
     # Parameters
 
@@ -99,7 +99,7 @@ class Replica:
         """To the device, and into the memory of each parameter."""
         self.flat.copy_(torch.from_numpy(params.copy()))
         for name, p in self.params.items():
-            p.data.copy_(self.flat[self.layout.places[name]].view(p.shape))
+            p.data.copy_(self.layout.view(self.flat, name, p.shape))
 
     def _view(self, flat: Tensor) -> None:
         """Let the model's parameters be views of these."""
@@ -176,9 +176,8 @@ class Replica:
         it was made for this message."""
         self._fresh = flat.data_ptr() if fresh else self._fresh
         views = self._views(flat)
-        if not self.apart:
-            for p, grad in zip(self.params.values(), views, strict=True):
-                p.grad = grad
+        for p, grad in zip(self.params.values(), views, strict=True):
+            p.grad = None if self.apart else grad  # a pass that was left may have left gradients
         return views
 
     def collected(self, views: list[Tensor]) -> None:

@@ -87,7 +87,7 @@ class Staged:
         again: Callable[[], Staged] | None = None,
     ) -> None:
         self._head, self._params, self._again = head, params, again
-        self._places = [layout.places[name] for name in layout.names]
+        self._layout, self._places = layout, [layout.places[name] for name in layout.names]
         self._graph = None if loss is None or loss.grad_fn is None else Graph(loss, params)
         self._waiting: dict[Edge, Tensor] = {}
         if self._graph is not None and loss is not None:
@@ -127,7 +127,7 @@ class Staged:
         found = torch.autograd.grad([GradientEdge(*edge) for edge in begun], inputs, values, allow_unused=True)
         for place, grad in zip(wanted, found[: len(wanted)], strict=True):
             if grad is not None:
-                self._done[place] = grad.reshape(-1)
+                self._done[place] = self._layout.flattened(self._layout.names[place], grad)
         for edge, grad in zip(cut, found[len(wanted) :], strict=True):
             if grad is not None:
                 self._waiting[edge] = grad  # whole: what comes to it later would come by another edge of this cut

@@ -18,26 +18,41 @@ class Stopping:
 
     Hooks of parameters leave the graph alone, which those of modules do not. A layer is a module without others inside it; a
     model that was compiled is one layer. Buffers and gradients are set anew when the next task begins, wherever one is left.
+    looks: at most so many in each pass, spread over it.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, looks: int | None) -> None:
         self.stopped: Callable[[], bool] = lambda: False
-        for layer in _layers(model):
+        for layer in _some(_layers(model), looks):
             layer.register_forward_pre_hook(self._look)
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(self._look)  # type: ignore[no-untyped-call]
+        for parameter in _some([p for p in model.parameters() if p.requires_grad], looks):
+            parameter.register_post_accumulate_grad_hook(self._look)  # type: ignore[no-untyped-call]
 
     def _look(self, *_: Any) -> None:
         if self.stopped():
             raise Abandoned
 
 
-def heed(model: nn.Module, stopped: Callable[[], bool]) -> None:
-    """Raise `Abandoned` inside the passes of a model as soon as `stopped()`; in place of what was asked there before."""
+def heed(model: nn.Module, stopped: Callable[[], bool], looks: int | None = None) -> None:
+    """Raise `Abandoned` inside the passes of a model as soon as `stopped()`; in place of what was asked there before.
+
+    looks: of a pass, by default one at every layer. Where a device computes, layers are only asked of it here, in microseconds,
+    and a look takes as long.
+    """
     if model not in _known:
-        _known[model] = Stopping(model)
+        _known[model] = Stopping(model, looks)
     _known[model].stopped = stopped
+
+
+def _some(every: list[Any], count: int | None) -> list[Any]:
+    """As many, from first to last.
+
+    >>> _some([0, 1, 2, 3, 4, 5, 6], 3), _some([0, 1], 3)
+    ([0, 3, 6], [0, 1])
+    """
+    if count is None or len(every) <= count:
+        return every
+    return [every[place * (len(every) - 1) // (count - 1)] for place in range(count)]
 
 
 def _layers(model: nn.Module) -> list[nn.Module]:

@@ -6,9 +6,10 @@ part of a step. Whether it is still the same tree is seen much faster.
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from itertools import chain
+from typing import Any
 
-Marks = list[tuple[nn.Module, list[int]]]
+from torch import Tensor, nn
 
 
 class Tree:
@@ -22,15 +23,25 @@ class Tree:
         self._modules = dict(self._model.named_modules())
         self._params = dict(self._model.named_parameters())
         self._buffers = dict(self._model.named_buffers())
-        self._marks: Marks = [(module, _mark(module)) for module in self._modules.values()]
+        inside = [(module._modules, module._parameters, module._buffers) for module in self._modules.values()]
+        self._inside: list[dict[str, Any]] = [*chain.from_iterable(inside)]
+        self._mark = self._now()
+
+    def _now(self) -> list[int]:
+        """What modules are made of: the same while nothing has come or gone."""
+        return [*map(len, self._inside), *map(id, chain.from_iterable(map(dict.values, self._inside)))]
 
     def _look(self) -> None:
-        if any(_mark(module) != mark for module, mark in self._marks):
+        if self._now() != self._mark:
             self._walk()
 
     def params(self) -> dict[str, nn.Parameter]:
         """All parameters; one that is used in several places stands there once."""
         self._look()
+        return self._params
+
+    def known(self) -> dict[str, nn.Parameter]:
+        """All parameters, as of the last look."""
         return self._params
 
     def tensors(self) -> dict[str, Tensor]:
@@ -44,8 +55,3 @@ class Tree:
     def modules(self) -> dict[str, nn.Module]:
         """All modules, as of the last look."""
         return self._modules
-
-
-def _mark(module: nn.Module) -> list[int]:
-    """What a module is made of: the same while nothing has come or gone."""
-    return [*map(id, module._modules.values()), *map(id, module._parameters.values()), *map(id, module._buffers.values())]

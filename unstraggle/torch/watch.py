@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import torch
@@ -31,8 +32,8 @@ class Watch:
     def __init__(self, roots: dict[str, nn.Module], but: set[str]) -> None:
         self._roots, self._but = roots, but
         self._prints = {name: fingerprint(tensor) for name, tensor in constants(roots, but)}
-        self._trees = {root: Tree(module) for root, module in roots.items()}
-        self._known: dict[tuple[str, str], dict[str, Any]] = {}
+        self.trees = {root: Tree(module) for root, module in roots.items()}
+        self._known: list[dict[str, Any]] = []
         self._last: dict[str, Any] = {}
         self._scalars = self._attributes()
         self.moved: set[str] = set()
@@ -51,7 +52,7 @@ class Watch:
 
     def _constants(self) -> Iterator[tuple[str, Tensor]]:
         """As `constants`, without a walk where the modules are those of the last look."""
-        for root, tree in self._trees.items():
+        for root, tree in self.trees.items():
             for name, p in tree.params().items():
                 if not p.requires_grad and f"{root}.{name}" not in self._but:
                     yield f"{root}.{name}", p
@@ -61,11 +62,10 @@ class Watch:
 
     def _attributes(self) -> dict[str, Any]:
         """As `attributes`; the same object as at the last look where every module has those that it had then."""
-        modules = {(root, path): module for root, tree in self._trees.items() for path, module in tree.modules().items()}
-        if modules.keys() == self._known.keys() and all(_same(vars(modules[at]), self._known[at]) for at in modules):
-            return self._last
-        self._known = {at: dict(vars(module)) for at, module in modules.items()}
-        self._last = dict(attributes(self._roots))
+        now = [*map(vars, chain.from_iterable(tree.modules().values() for tree in self.trees.values()))]
+        if not _same(now, self._known):
+            self._known = [*map(dict, now)]
+            self._last = dict(attributes(self._roots))
         return self._last
 
     def compare(self, others: dict[str, nn.Module]) -> None:
@@ -110,8 +110,8 @@ def attributes(roots: dict[str, nn.Module]) -> Iterator[tuple[str, Any]]:
                     yield f"{name}.{key}", value
 
 
-def _same(now: dict[str, Any], before: dict[str, Any]) -> bool:
-    """Whether attributes are the same objects, or equal; tensors that were replaced cannot be compared like that."""
+def _same(now: list[dict[str, Any]], before: list[dict[str, Any]]) -> bool:
+    """Whether attributes of modules are the same objects, or equal; tensors that were replaced cannot be compared like that."""
     try:
         return now == before
     except (RuntimeError, ValueError):

@@ -1,0 +1,53 @@
+"""The tests that need a CUDA device, and what came of them: python -m benchmarks.gpu_suite [RESULT.json]."""
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from .common import RESULTS
+
+TESTS = Path(__file__).parent.parent / "tests"
+
+
+class Outcomes:
+    """What pytest says of every test."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+        self.seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        name = report.nodeid.split("tests/", 1)[-1]
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + report.duration, 1)
+        if report.when == "call" or report.outcome != "passed":
+            self.found[name] = report.outcome
+
+
+def main(path: Path) -> int:
+    outcomes, began = Outcomes(), time.perf_counter()
+    options = ["-m", "gpu", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "-n", "6", str(TESTS)]
+    code = pytest.main(options, plugins=[outcomes])
+    result = {
+        "benchmark": "gpu_suite",
+        "repeat": "python -m benchmarks.gpu_suite",
+        "date": date.today().isoformat(),
+        "hardware": f"{torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores",
+        "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
+        "seconds": round(time.perf_counter() - began, 1),
+        "outcomes": dict(Counter(outcomes.found.values())),
+        "tests": {name: [outcomes.found[name], outcomes.seconds[name]] for name in sorted(outcomes.found)},
+    }
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]) if sys.argv[1:] else RESULTS / "gpu_suite.json"))
