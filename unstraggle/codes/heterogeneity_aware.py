@@ -54,7 +54,7 @@ def proportional(speeds: ArrayLike, *, k: int | None = None) -> Code:
     """Work in proportion to speed, without copies: `heterogeneity_aware` with s=0, which waits for all.
 
     >>> proportional([1, 3]).name
-    'heterogeneity_aware([1, 3], s=0, k=4)'
+    'heterogeneity_aware([1.0, 3.0], s=0, k=4)'
     """
     return heterogeneity_aware(speeds, 0, k=k)
 

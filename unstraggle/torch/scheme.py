@@ -62,7 +62,7 @@ def by_speed(workers: int, latency: Any) -> Code:
     """Work in proportion to speed, without copies: who is always slow gets less. Waiting for all where workers are alike.
 
     >>> by_speed(3, np.array([[1.0, 1.0, 2.0]] * 20)).name
-    'heterogeneity_aware([2, 2, 1], s=0, k=24)'
+    'heterogeneity_aware([2.0, 2.0, 1.0], s=0, k=12)'
     """
     from ..plan.by_speed import speed_plans
 
