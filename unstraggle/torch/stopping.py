@@ -26,7 +26,7 @@ class Stopping:
         for layer in _some(_layers(model), looks):
             layer.register_forward_pre_hook(self._look)
         for parameter in _some([p for p in model.parameters() if p.requires_grad], looks):
-            parameter.register_post_accumulate_grad_hook(self._look)  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(self._look)
 
     def _look(self, *_: Any) -> None:
         if self.stopped():
