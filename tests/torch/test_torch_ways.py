@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from unstraggle import Invalid, codes
+from unstraggle import Invalid, UnstraggleError, codes
 from unstraggle.runtime.gather import Gather, Scaling
 from unstraggle.runtime.message import Message
 from unstraggle.torch import ways
@@ -170,6 +170,13 @@ def test_what_does_not_fit_keeps_to_the_host(code, word):
     assert way_of(["cuda:0"], "cuda:0", code, 8, KIND, "auto") is None
     with pytest.raises(Invalid, match=word):
         way_of(["cuda:0"], "cuda:0", code, 8, KIND, "ipc")
+
+
+def test_a_worker_without_a_device_says_so(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for way in (Ipc("cuda:0", 4, KIND, messages=1), Pinned(("cuda:0",), "cuda:0", 4, KIND)):
+        with pytest.raises(UnstraggleError, match="sees no CUDA device"):
+            way.join(0, [np.zeros(4, "f4")] * 2, {0: np.zeros(16, np.uint8)})
 
 
 def test_problems_of_the_host_have_no_way():

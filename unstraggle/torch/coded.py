@@ -212,8 +212,8 @@ class Coded:
         context, samples = self._told(step), self.batches.size(step)
         known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
         scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
-        more: dict[str, Any] = {"delays": delays, "context": context, "scaling": scaling, "meanwhile": self._prepare}
-        estimate = self.master.gradient(self._params(), step, **more)
+        told: dict[str, Any] = {"delays": delays, "context": context}
+        estimate = self.master.gradient(self._params(), step, scaling=scaling, meanwhile=self._prepare, **told)
         value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:
             self._fill(estimate, step)

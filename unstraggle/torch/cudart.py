@@ -80,6 +80,7 @@ def handle_of(address: int) -> bytes:
 
 def opened(handle: bytes, device: torch.device) -> int:
     """The address, in this process, of memory that another one has allocated."""
+    _require_seen(device)
     with torch.cuda.device(device):
         torch.zeros(1, device=device)  # a context
         at = ctypes.c_void_p()
@@ -113,6 +114,7 @@ def can_share(device: torch.device) -> bool:
 
 def pin(address: int, size: int, device: torch.device) -> bool:
     """Let devices read and write memory of the host by themselves, as long as this process lives; whether that was possible."""
+    _require_seen(device)
     with torch.cuda.device(device):
         torch.zeros(1, device=device)  # a context
         return int(torch.cuda.cudart().cudaHostRegister(address, size, PORTABLE)) == 0  # type: ignore[no-untyped-call]
@@ -121,6 +123,12 @@ def pin(address: int, size: int, device: torch.device) -> bool:
 def unpin(address: int) -> None:
     """Before the memory is given back."""
     torch.cuda.cudart().cudaHostUnregister(address)  # type: ignore[no-untyped-call]
+
+
+def _require_seen(device: torch.device) -> None:
+    """Say so where this process has no device, unlike the one that started it."""
+    if not torch.cuda.is_available():
+        raise UnstraggleError(f"This worker sees no CUDA device, but is to compute on {device}. Look at CUDA_VISIBLE_DEVICES.")
 
 
 def _do(name: str, *arguments: Any) -> None:

@@ -51,7 +51,7 @@ class Reading:
 
     def _taken(self, key: Key, places: NDArray[np.int64], ahead: Ahead) -> Any:
         """A batch that is on the device already, or is read and moved now."""
-        self._here = {other: one for other, one in self._here.items() if other[0] >= key[0]}
+        self._here = {other: one for other, one in self._here.items() if other[0] - key[0] in (0, 1)}
         known, batch = self._here.pop(key, (None, None))
         return batch if known is not None and np.array_equal(known, places) else moved(ahead.take(key, places), self.device)
 
