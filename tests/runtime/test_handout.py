@@ -23,7 +23,8 @@ from unstraggle import (
 )
 from unstraggle.codes import sums_on_request, work_conserving
 from unstraggle.runtime.handout import Handout
-from unstraggle.scheme.handing import OVERDUE
+from unstraggle.scheme.code import Messages, Tasks
+from unstraggle.scheme.handing import OVERDUE, Handing, OnRequest
 
 
 @dataclass
@@ -311,3 +312,14 @@ def test_handout_knows_who_is_occupied() -> None:
     assert handout.occupied == {0, 1}
     handout.finished(0, 0, 0, 1.0)
     assert handout.occupied == {1}
+
+
+def test_who_takes_from_another_holds_all_that_it_owns():
+    """Else a worker would be told to do what it does not have: worker 1 holds one of the two partitions of worker 0."""
+    tasks = Tasks(np.array([0, 0, 1, 1]), np.array([0, 1, 2, 1]), work=1.0)
+    coef = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
+    messages = Messages(np.arange(2), np.full(2, 2), coef)
+    code = Code("partly", 2, tasks, messages, OnRequest(messages.coef), handing=Handing((0, 0, 1), in_order=True))
+    assert code.handing.in_order, "who is told nothing takes nothing"
+    with pytest.raises(Invalid, match=r"worker 1 holds some of the partitions that worker 0 owns, but not \[0\]"):
+        Code("partly", 2, tasks, messages, OnRequest(messages.coef), handing=Handing((0, 0, 1)))

@@ -108,3 +108,17 @@ def check_handing(code: Code) -> None:
         raise Invalid(f"{name}: a worker has each partition that it may do once, and all that it owns.")
     if not (isinstance(handing.reserve, int) and handing.reserve >= 0):
         raise Invalid(f"{name}: Handing.reserve is a number of tasks >= 0, but got {handing.reserve!r}.")
+    if not handing.in_order:
+        _check_whole_shares(code, table_of(code))
+
+
+def _check_whole_shares(code: Code, table: Table) -> None:
+    """Who takes from another's share takes whatever is the last of it, and so must hold all of it."""
+    for worker, owners in enumerate(table.others):
+        for owner in owners:
+            lacks = [part for part in table.own[owner] if table.task[worker, part] < 0]
+            if lacks:
+                raise Invalid(
+                    f"{code.name}: worker {worker} holds some of the partitions that worker {owner} owns, but not {lacks}. "
+                    "Where tasks are handed out, a worker holds all that another owns, or nothing of it."
+                )
