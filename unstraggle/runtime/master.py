@@ -389,15 +389,13 @@ class Current:
 
     def _arrivals(self) -> NDArray[np.float64]:
         times = np.full(len(self.round.got), np.inf)
-        for message in self.taken:
-            times[message.index] = message.time
+        times[[message.index for message in self.taken]] = [message.time for message in self.taken]
         return times
 
     def starts(self) -> NDArray[np.float64]:
         """(M,) when the tasks of each message were begun, where it says so; else the start of the round."""
         times = np.zeros(len(self.round.got))
-        for message in self.taken:
-            times[message.index] = message.times[0] if message.times else 0.0
+        times[[message.index for message in self.taken]] = [one.times[0] if one.times else 0.0 for one in self.taken]
         return times
 
     def _nothing(self) -> NDArray[Any]:

@@ -43,6 +43,7 @@ class Round:
         self.state, self.over, self.clock, self.time = State.OPEN, False, 0.0, None  # type: tuple[State, bool, float, float | None]
         self._intake = intake_of(code, number, self.terms)
         self.got, self.pending, self._senders = self._intake.got, self._intake.pending, self._intake.senders
+        self.expects = self._intake.expects  # asked twice for every message that comes
         self.lost: dict[int, bool] = {}
         self.missed: set[int] = set()
         self.failures: dict[int, str] = {}
@@ -89,10 +90,6 @@ class Round:
     def reachable(self, by: By) -> bool:
         """Whether it would say so if all came that still may."""
         return self._intake.reachable(by)
-
-    def expects(self, message: int, ticket: int) -> bool:
-        """Whether a message that came is one to keep: the first of its kind, or the sum that was asked for last."""
-        return self._intake.expects(message, ticket)
 
     def since(self, stop: Stop) -> float | None:
         """Since when another stop rule has been met, None while it is not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -122,11 +122,11 @@ def spent(
 
 
 @lru_cache(maxsize=64)
-def _mean_work(code: Code) -> NDArray[np.float64]:
-    """(n,) units of work of a worker's tasks, in the mean; which of them a message tells of is not known where they are handed
+def _mean_work(code: Code) -> list[float]:
+    """For each worker, the mean units of work of its tasks: which of them a message tells of is not known where they are handed
     out."""
     tasks = np.bincount(code.tasks.worker, minlength=code.n)
-    return np.asarray(np.bincount(code.tasks.worker, code.tasks.work, code.n) / np.maximum(tasks, 1))
+    return (np.bincount(code.tasks.worker, code.tasks.work, code.n) / np.maximum(tasks, 1)).tolist()  # type: ignore[no-any-return]
 
 
 def computed(messages: Iterable[Message], code: Code) -> NDArray[np.float64]:
@@ -134,15 +134,15 @@ def computed(messages: Iterable[Message], code: Code) -> NDArray[np.float64]:
 
     An engine on a sampled clock knows arrivals only: all that a worker did by its last message took until then.
     """
-    found = np.zeros((code.n, 2))
-    mean = _mean_work(code)
+    found, mean = [[0.0, 0.0] for _ in range(code.n)], _mean_work(code)
     for message in messages:
+        own = found[message.worker]
         if message.times:
-            lasted, tasks = sum(message.times[1::2]) - sum(message.times[::2]), len(message.times) // 2
-            found[message.worker] += lasted, tasks * mean[message.worker]
+            own[0] += _lasted(message.times)
+            own[1] += len(message.times) // 2 * mean[message.worker]
         else:
-            found[message.worker] = np.maximum(found[message.worker], (message.time, code.ready()[message.index]))
-    return found
+            own[:] = max(own[0], message.time), max(own[1], float(code.ready()[message.index]))
+    return np.array(found)
 
 
 def _computed(messages: Iterable[Message]) -> dict[int, float]:
@@ -150,7 +150,12 @@ def _computed(messages: Iterable[Message]) -> dict[int, float]:
     found: dict[int, float] = {}
     for message in messages:
         if message.times:
-            found[message.worker] = found.get(message.worker, 0.0) + sum(message.times[1::2]) - sum(message.times[::2])
+            found[message.worker] = found.get(message.worker, 0.0) + _lasted(message.times)
         else:
             found[message.worker] = max(found.get(message.worker, 0.0), message.time)
     return found
+
+
+def _lasted(times: Sequence[float]) -> float:
+    """Seconds of tasks of which these are beginnings and ends, in turn."""
+    return times[1] - times[0] if len(times) == 2 else sum(times[1::2]) - sum(times[::2])
