@@ -205,10 +205,13 @@ def test_workers_end_when_the_master_does(number, seconds, tmp_path):
         master.wait()
 
 
-def test_a_script_without_guard_is_told_so(tmp_path):
-    """By Python's own words in the workers and by ours at the master, and by nothing that only follows from it."""
+def test_a_script_without_guard_is_told_so_where_workers_are_spawned(tmp_path):
+    """By Python's own words in the workers and by ours at the master, and by nothing that only follows from it. Forked workers
+    need no guard: see test_travel.py."""
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.replace('if __name__ == "__main__":', "if True:"))
+    spawned = SCRIPT.replace("sys.argv[1])))", 'sys.argv[1])), start_method="spawn")')
+    assert spawned != SCRIPT
+    script.write_text(spawned.replace('if __name__ == "__main__":', "if True:"))
     env = {**os.environ, "PYTHONPATH": os.getcwd()}
     done = subprocess.run([sys.executable, str(script), "0"], capture_output=True, text=True, env=env)
     assert done.returncode == 1 and "needs the guard `if __name__" in done.stderr.splitlines()[-1]

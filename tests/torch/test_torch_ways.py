@@ -197,7 +197,7 @@ def test_parameters_of_accelerators_begin_at_round_places():
 
 
 def test_gaps_between_parameters_change_nothing(monkeypatch):
-    monkeypatch.setattr("unstraggle.torch.coded.alignment", lambda devices, code: 16)
+    monkeypatch.setattr("unstraggle.torch.draft.alignment", lambda devices, code: 16)
     reference, _ = trained(scheme="fractional_repetition(4, s=1)", steps=2)
     monkeypatch.undo()
     found, _ = trained(scheme="fractional_repetition(4, s=1)", steps=2)

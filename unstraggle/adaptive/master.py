@@ -17,6 +17,7 @@ from ..engines.base import Engine, Follows
 from ..errors import Invalid
 from ..runtime.estimate import Estimate
 from ..runtime.master import Master
+from ..runtime.terms import Transfer
 from ..scheme.code import Code
 from .decider import WORTH, Decider
 from .predict import candidates, simulated
@@ -81,6 +82,11 @@ class AdaptiveMaster:
     def engine(self) -> Engine:
         """That of the present code."""
         return self._master.engine
+
+    @property
+    def transfer(self) -> Transfer:
+        """As that of a `Master`."""
+        return self._master.transfer
 
     def room(self) -> Any:
         """As that of a `Master`."""
