@@ -195,11 +195,11 @@ def without_device(scheme: str, later: bool) -> dict[str, Any]:
     """Worker 1 starts where no device is visible; later: when it is started again."""
     started, hidden = Cradle._started, not later
 
-    def blind(cradle: Cradle, channels: Any) -> Any:
+    def blind(cradle: Cradle, channels: Any, *more: Any) -> Any:
         nonlocal hidden
         mine = cradle.code.messages.worker[list(cradle.slots).index(channels.slots[0])] == 1
         with environment({"CUDA_VISIBLE_DEVICES": ""}) if mine and hidden else contextlib.nullcontext():
-            return started(cradle, channels)
+            return started(cradle, channels, *more)
 
     def hide() -> None:
         nonlocal hidden

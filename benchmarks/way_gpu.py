@@ -1,9 +1,10 @@
 """What coded training costs on one GPU, beside the step of one process: python -m benchmarks.way_gpu [RESULT.json] [minutes].
 
 bfloat16 autocast, SGD, the master's model and optimiser on the device; ms a step are the median of blocks of steps, by turns
-with blocks of one process, whose ms stand beside. slow: the messages of worker 1 may not leave before the time of one process's
-step, which is less than four that share a device take. memory: of the device, master and workers, before the turns. one_pass: a
-worker's share under repetition in one pass, beside two, and beside a plain pass over the same samples.
+with blocks of one process, whose ms stand beside; ratio: of the means, and half the width of its 95 % interval. slow: the
+messages of worker 1 may not leave before twice the time that a step of four workers takes. memory: of the device, master and
+workers, before the turns. one_pass: a worker's share under repetition in one pass, as the worker has it, with samples that were
+read ahead; beside two passes, and beside a plain pass over the same samples, also on the device.
 """
 
 import json
@@ -18,34 +19,42 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from unstraggle.latency import ShiftedExponential
+from unstraggle.statistics import ratio_and_half
 from unstraggle.torch import Coded
 
 from .common import RESULTS
 from .way_models import GPU, Setting
 
-WARM, BLOCKS, BLOCK = 8, 6, 6
+WARM, BLOCKS, BLOCK = 8, 20, 3
+LATE = 2.0
+"""Steps of four workers that a slow one takes."""
 DEVICE, THREADS = "cuda", 4
-PLAIN = [(f"uncoded({n})", way, False) for n in (1, 4) for way in ("ipc", "pinned")]
-MORE = [("uncoded(4)", "ipc", True), ("uncoded(2)", "ipc", False)]
-CODED = [
-    (code, "ipc", slow)
-    for code in ("fractional_repetition(4, s=1)", "work_conserving(4, load=2, pieces=2)")
-    for slow in (False, True)
+FOUR = "uncoded(4)"
+CODED = ("fractional_repetition(4, s=1)", "work_conserving(4, load=2, pieces=2)")
+RUNS = [
+    *[("uncoded(1)", way, False) for way in ("ipc", "pinned")],
+    (FOUR, "ipc", False),
+    *[(code, "ipc", slow) for slow in (False, True) for code in CODED],
+    (FOUR, "ipc", True),
+    (FOUR, "pinned", False),
 ]
-QUICK = [("uncoded(1)", "ipc", False), ("uncoded(4)", "ipc", False), ("uncoded(1)", "pinned", False)]
-RUNS = [*PLAIN, *CODED, *MORE]
+QUICK = [("uncoded(1)", "ipc", False), ("uncoded(1)", "pinned", False), (FOUR, "ipc", False)]
 
 
-def timed(*steps: Any) -> list[float]:
-    """Seconds of steps: for each kind the median of some blocks, by turns, each with all that the device still does."""
+def timed(*steps: Any) -> NDArray[np.float64]:
+    """(kinds, blocks) seconds of a step in some blocks of each kind, by turns, each with all that the device still does."""
     for step in steps:
         for _ in range(WARM):
             step()
-    found = [[block(step) for step in steps] for _ in range(BLOCKS)]
-    return [statistics.median(times) for times in zip(*found, strict=True)]
+    return np.array([[block(step) for step in steps] for _ in range(BLOCKS)]).T
+
+
+def ratio(above: NDArray[np.float64], below: NDArray[np.float64]) -> list[float]:
+    return [round(number, 3) for number in ratio_and_half(above, below)]
 
 
 def block(step: Any) -> float:
@@ -107,9 +116,9 @@ def coded(setting: Setting, scheme: str, way: str, late: float, grads: list[torc
     torch.cuda.empty_cache()
     split = {name: statistics.median([1e3 * getattr(one, name) for one in splits]) for name in vars(splits[0])}
     return {
-        "ms_a_step": round(1e3 * seconds, 2),
-        "one_process_ms": round(1e3 * theirs, 2),
-        "ratio": round(seconds / theirs, 3),
+        "ms_a_step": round(1e3 * float(np.median(seconds)), 2),
+        "one_process_ms": round(1e3 * float(np.median(theirs)), 2),
+        "ratio": ratio(seconds, theirs),
         "split_ms": {name: round(value, 2) for name, value in split.items()},
         "gradient_differs": wrong,
         "memory_gb": round((total - free) / 2**30, 1),
@@ -122,9 +131,15 @@ def one_pass(setting: Setting) -> dict[str, Any]:
     latency, options = ShiftedExponential(rate=1.0), {"device": DEVICE, "autocast": torch.bfloat16, "engine": "virtual"}
     scheme, loss_fn = "fractional_repetition(4, s=1)", nn.CrossEntropyLoss()
     run = Coded(setting.build(), loss_fn, setting.data(), scheme=scheme, batch_size=setting.batch, latency=latency, **options)
-    problem, params = run.problem, np.array(run._params())
+    problem = run.problem.share(0, (0, 1))
+    problem.stay()
+    params, total = (torch.zeros(problem.dim, device=DEVICE) for _ in range(2))
+    params.copy_(torch.as_tensor(np.array(run._params())))
     whole, rows = slice(0, problem.dim), np.concatenate([run.batches.rows(0, part) for part in (0, 1)])
     batch = [one.to(DEVICE) for one in problem.data.read(0, rows)]
+    problem.accumulate(params, 0, whole, 0, 1.0, total)
+    for part in (0, 1):
+        problem._reading._here[0, part, 0] = (run.batches.rows(0, part), problem._reading.read(part, 0))
 
     def plain() -> None:
         problem.model.zero_grad()
@@ -133,15 +148,23 @@ def one_pass(setting: Setting) -> dict[str, Any]:
         loss.backward()
         torch.cuda.synchronize()
 
-    total = problem.accumulate(params, 0, whole, 0, 1.0, None)
-    together, apart, base = timed(
-        lambda: problem.accumulate_all(params, (0, 1), whole, 0, 1.0, total.zero_()),
-        lambda: [problem.accumulate(params, part, whole, 0, 1.0, total) for part in (0, 1)],
-        plain,
-    )
-    found = {"one_pass": together, "two_passes": apart, "plain": base}
-    ratios = {"one_pass_ratio": round(together / base, 3), "two_passes_ratio": round(apart / base, 3)}
-    return {name: round(1e3 * value, 2) for name, value in found.items()} | ratios
+    here = dict(problem._reading._here)
+
+    def read() -> None:
+        problem._reading._here = dict(here)
+
+    def together() -> None:
+        read()
+        problem.accumulate_all(params, (0, 1), whole, 0, 1.0, total.zero_())
+
+    def apart() -> None:
+        read()
+        for part in (0, 1):
+            problem.accumulate(params, part, whole, 0, 1.0, total)
+
+    found = dict(zip(("one_pass", "two_passes", "plain"), timed(together, apart, plain), strict=True))
+    ratios = {f"{name}_ratio": ratio(found[name], found["plain"]) for name in ("one_pass", "two_passes")}
+    return {name: round(1e3 * float(np.median(value)), 2) for name, value in found.items()} | ratios
 
 
 def main(path: Path, minutes: float, quick: bool = False) -> None:
@@ -158,12 +181,11 @@ def main(path: Path, minutes: float, quick: bool = False) -> None:
     for setting in GPU:
         until = time.perf_counter() + 60 * minutes / len(GPU)
         one, grads = alone(setting)
-        (seconds,) = timed(one)
+        seconds, late = float(np.median(timed(one))), 0.0
         del one
         common = {"model": setting.name, "parameters": sum(g.numel() for g in grads), "samples": setting.batch}
-        rows.append(
-            {**common, "code": "one process", "way": "", "slow": False, "ms_a_step": round(1e3 * seconds, 2), "ratio": 1.0}
-        )
+        plain = {"code": "one process", "way": "", "slow": False, "ratio": [1.0, 0.0]}
+        rows.append(common | plain | {"ms_a_step": round(1e3 * seconds, 2)})
         print(json.dumps(rows[-1]), flush=True)
         torch.cuda.empty_cache()
         if not quick:
@@ -174,10 +196,12 @@ def main(path: Path, minutes: float, quick: bool = False) -> None:
                 print("no time left", flush=True)
                 break
             try:
-                found = coded(setting, scheme, way, seconds if slow else 0.0, grads)
+                found = coded(setting, scheme, way, late if slow else 0.0, grads)
             except Exception as error:
                 print(f"{setting.name} {scheme} {way}: {error}", flush=True)
                 continue
+            if (scheme, way, slow) == (FOUR, "ipc", False):
+                late = LATE * found["ms_a_step"] / 1e3
             row = {**common, "code": scheme, "way": way, "slow": slow, **found}
             rows.append(row)
             print(json.dumps(row), flush=True)

@@ -1,6 +1,8 @@
 """Reading ahead: samples of the next step, in a thread, and the same as if they were read when they are needed."""
 
 import gc
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -154,3 +156,32 @@ def test_what_draws_random_numbers_or_lies_in_memory_is_not_read_ahead():
         worker_of(Noisy(), read_ahead=True)
     with pytest.raises(Invalid, match="read_ahead is True, False or None"):
         worker_of(Slow(), read_ahead="yes")
+
+
+ENDING = """
+import time
+import numpy as np
+import torch
+from unstraggle.torch.ahead import Ahead
+
+torch.set_num_threads(1)
+big, begun = torch.randn(600, 600), []
+
+def read(part, places):
+    begun.append(part)
+    found = big
+    for _ in range(40):
+        found = found @ big
+    return found
+
+ahead = Ahead(read)
+ahead.ask((1, 0, 0), np.arange(3))
+while not begun:
+    time.sleep(0.001)
+"""
+"""A program that ends while its thread is inside torch."""
+
+
+def test_a_process_that_ends_while_samples_are_read_ends_well():
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

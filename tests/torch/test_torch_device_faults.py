@@ -11,6 +11,7 @@ TWICE, ONCE = "fractional_repetition(2, s=1)", "uncoded(2)"
 
 
 def test_nothing_is_left_of_workers_that_are_killed():
+    faults.killed(0)  # what the master itself loads
     found = faults.killed(12)
     memory = found["memory_gb"]
     assert found["wrong"] < ROUNDED
@@ -24,6 +25,7 @@ def test_a_worker_that_is_short_of_memory():
 
 
 def test_a_worker_that_does_not_see_the_device():
-    assert faults.without_device(TWICE, later=True)["wrong"] < ROUNDED
+    found = faults.without_device(TWICE, later=True)
+    assert found["ends"] == "right" and found["wrong"] < ROUNDED
     assert faults.without_device(ONCE, later=True)["ends"].startswith("NotRecovered")
     assert "ended while it started" in faults.without_device(TWICE, later=False)["ends"]

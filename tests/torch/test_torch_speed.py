@@ -106,7 +106,7 @@ def test_checkpoints_on_the_workers(device):
     assert both(Pictures(kept=False), twin=Pictures(), device=device, engine="local" if device == "cuda" else "virtual") < 1e-5
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:TensorFloat32")  # of the compiler's own
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_compiled_model(device):
     """By the compiler's front end; what its back ends make of it is torch's business, but for a device."""

@@ -206,6 +206,8 @@ def test_gaps_between_parameters_change_nothing(monkeypatch):
 
 def test_workers_on_several_devices_pass_through_their_own():
     way = Pinned(("meta", "cpu"), "cpu", 4, KIND)
+    way.open([np.zeros(4, "f4")] * 2, {})
+    way.publish(0)
     way.join(3, [np.zeros(4, "f4")] * 2, {1: np.zeros(16, np.uint8)})
     assert way.params(0).device.type == way.begin(1).device.type == "cpu"
     way.join(2, [np.zeros(4, "f4")] * 2, {1: np.zeros(16, np.uint8)})

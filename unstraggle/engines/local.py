@@ -176,7 +176,7 @@ class Local:
             if order.params is not self._sides[side]:
                 np.copyto(self._sides[side], order.params) if self._way is None else self._way.write(side, order.params)
             if self._way is not None:
-                self._way.publish(side)
+                self._way.publish(order.round)
             self._letter.write(order.round, order.context)
         if order.delays is not None:
             self._board.delays[side] = order.delays

@@ -115,7 +115,7 @@ def serve(channels: Channels, parent: int) -> Callable[[], Any]:
     if share.stays:
         share.problem.stay()  # type: ignore[attr-defined]
     threading.Thread(target=worker.beat, args=(parent,), daemon=True).start()
-    worker.join()
+    worker.join(share.problem)
     gc.collect()
     gc.freeze()  # what is here stays: collections need not look at it in the middle of a round
     worker.note(READY)
@@ -190,11 +190,12 @@ class Worker:
         self._kind, self._dim, self._way = share.dtype, channels.dim, channels.way
         self._areas, self._left = (channels.board, channels.params, channels.payloads), False
 
-    def join(self) -> None:
+    def join(self, problem: Any) -> None:
         """Open what stands on a device."""
         if self._way is not None:
             rooms = {m: np.frombuffer(room, np.uint8) for m, room in self._rooms.items()}
             self._way.join(self.number, list(self._params), rooms)
+            problem.along(self._way)
 
     def next_job(self) -> Job | None:
         """Wait for orders and take the newest: who lags behind skips rounds. None when the master has closed or is gone."""
@@ -222,7 +223,7 @@ class Worker:
 
     def _job(self, number: int, step: int, origin: float, delayed: bool) -> Job:
         delays = self._board.delays[number % 2, self._mine] if delayed else None
-        params = self._params[number % 2] if self._way is None else self._way.params(number % 2)
+        params = self._params[number % 2] if self._way is None else self._way.params(number)
         return Job(number, step, params, origin, delays)
 
     def stopped(self, round: int | None = None) -> bool:

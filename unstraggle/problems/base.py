@@ -107,6 +107,10 @@ class Travels(Protocol):
         """Where parameters and messages stand, as `torch.ways` has it; None: in memory of the host, as those of others."""
         ...
 
+    def along(self, way: Any) -> None:
+        """Asked once, on a worker, when it has joined the way."""
+        ...
+
 
 @runtime_checkable
 class Listens(Protocol):

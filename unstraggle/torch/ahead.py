@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import random
 import threading
@@ -18,6 +19,8 @@ from .batches import Rows
 
 Key = tuple[int, int, int]
 """Step, partition, and micro-batch of it."""
+LAST = 5.0
+"""Seconds that a process waits at its end for what is being read."""
 
 
 class Ahead:
@@ -35,8 +38,10 @@ class Ahead:
 
     def __init__(self, read: Callable[[int, Rows], Any], pinned: bool = False) -> None:
         self._desk = desk = Desk()
-        threading.Thread(target=work, args=(desk, read, pinned), name="unstraggle-ahead", daemon=True).start()
+        thread = threading.Thread(target=work, args=(desk, read, pinned), name="unstraggle-ahead", daemon=True)
+        thread.start()
         weakref.finalize(self, desk.close)
+        atexit.register(_end, weakref.ref(desk), weakref.ref(thread))
 
     def ask(self, key: Key, places: Rows) -> None:
         """Begin to read, unless these were asked for already."""
@@ -64,6 +69,14 @@ class Ahead:
             desk.urgent = None if found.running() or found.done() else (key, places, found)
             desk.changed.notify()
         return found.result()
+
+
+def _end(desk: weakref.ref[Desk], thread: weakref.ref[threading.Thread]) -> None:
+    """Before the interpreter ends: a thread that is in torch then would take the process down with an abort."""
+    here, running = desk(), thread()
+    if here is not None and running is not None:
+        here.close()
+        running.join(LAST)
 
 
 class Desk:

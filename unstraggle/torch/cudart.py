@@ -125,6 +125,12 @@ def unpin(address: int) -> None:
     torch.cuda.cudart().cudaHostUnregister(address)  # type: ignore[no-untyped-call]
 
 
+def wait_for(device: torch.device) -> None:
+    """Until what this thread has asked of a device is done."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+
+
 def _require_seen(device: torch.device) -> None:
     """Say so where this process has no device, unlike the one that started it."""
     if not torch.cuda.is_available():

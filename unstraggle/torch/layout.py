@@ -189,3 +189,8 @@ def running_statistics(model: nn.Module) -> dict[str, Tensor]:
             if key.startswith("running_"):
                 found[prefix + key] = buffer
     return found
+
+
+def torch_type(dtype: np.dtype[Any]) -> torch.dtype:
+    """What torch calls a type of numbers that travel."""
+    return next(mine for mine, other in TYPES.items() if other == dtype)

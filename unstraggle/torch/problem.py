@@ -94,6 +94,10 @@ class TorchProblem:
 
         return way_of(self.how.devices, self.how.home, code, self.dim, self.dtype, kind)
 
+    def along(self, way: Any) -> None:
+        """On a worker: this is the way that was opened. Where messages may leave bit by bit, they do."""
+        self.replica.leave = way.leaving()
+
     def aside(self) -> contextlib.AbstractContextManager[None]:
         """Work on the device that does not wait for what another thread has asked of it, and is done at the end."""
         return self.replica.aside()
@@ -110,8 +114,9 @@ class TorchProblem:
             self.replica.take(found)
 
     def prepare(self) -> None:
-        """Move the samples of the next step to the device, where they are read already."""
+        """Move the samples of the next step to the device, where they are read already, and turn to its parameters."""
         if self.replica.opened:
+            self.replica.foresee()
             self._reading.prepare()
 
     def heed(self, stopped: Callable[[], bool]) -> None:
@@ -137,7 +142,9 @@ class TorchProblem:
         """Add coef times the partial gradient to total, in the backward pass itself: there is no other vector of this size."""
         if where.indices(self.dim) != (0, self.dim, 1):
             return _added(total, coef * self.grad(params, part, where, step))
-        return self._accumulated(params, (self.outcome(part, step, piece) for piece in self.pieces(part, step)), coef, total)
+        pieces = self.pieces(part, step)
+        found = (self.outcome(part, step, piece) for piece in pieces)
+        return self._accumulated(params, found, coef, total, alone=len(pieces) == 1)
 
     @property
     def joins(self) -> bool:
@@ -151,17 +158,17 @@ class TorchProblem:
             for part in parts:
                 total = self.accumulate(params, part, where, step, coef, total)
             return total
-        return self._accumulated(params, self._joined(parts, step), coef, total)
+        return self._accumulated(params, self._joined(parts, step), coef, total, alone=True)
 
-    def _accumulated(self, params: NDArray[Any], found: Iterable[Outcome | None], coef: float, total: Any) -> Any:
-        """Add the gradients of losses, as they are computed, to a sum."""
+    def _accumulated(self, params: NDArray[Any], found: Iterable[Outcome | None], coef: float, total: Any, alone: bool) -> Any:
+        """Add the gradients of losses, as they are computed, to a sum. alone: there is one, as far as is known."""
         self._load(params)
         if isinstance(total, np.ndarray) and self.replica.device.type != "cpu":
-            return _added(total, self._accumulated(params, found, coef, None).cpu().numpy())
+            return _added(total, self._accumulated(params, found, coef, None, alone).cpu().numpy())
         fresh = total is None
         total = self.replica.zeros() if fresh else total
         flat = torch.from_numpy(total) if isinstance(total, np.ndarray) else total
-        views = self.replica.collect(flat, fresh)
+        views = self.replica.collect(flat, fresh, alone)
         self._passes.begin()
         with torch.enable_grad():
             for one in found:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..errors import Invalid
 from .buffers import COUNTER, Kept, kept_buffers
 from .layout import Layout
+from .leaving import Leave, Leaving
 from .outcome import Outcome
 from .watch import put
 
@@ -28,13 +29,14 @@ class Replica:
     """The model and the loss of a worker. It is opened when it is first used, on the worker; before, nothing is moved.
 
     master: it belongs to the master, which may do without the workers' accelerators. stays: parameters of an order may be used
-    where they stand.
+    where they stand. leave: how the beginning of a message leaves the device before the end, and how many times; see `Leaving`.
     """
 
     def __init__(self, model: nn.Module, loss_fn: Loss | None, layout: Layout, device: str, master: bool) -> None:
         self.model, self.loss_fn, self.layout = model, loss_fn, layout
         self._wanted, self._master = device, master
         self.stays = self.opened = False
+        self.leave: tuple[Leave, int] | None = None
         self._side: Any = None
         self._fresh = 0
 
@@ -61,7 +63,10 @@ class Replica:
         self._flatten()
         self._loaded: Any = None
         self._places: dict[int, list[Tensor]] = {}
+        self._viewed = self._before = 0
         self.apart = self.device.type != "cpu"
+        ends = [self.layout.places[name].stop for name in self.params]
+        self._leaving = None if self.leave is None else Leaving(list(self.params.values()), ends, *self.leave)
         self.opened = True
 
     def _flatten(self) -> None:
@@ -104,8 +109,19 @@ class Replica:
     def _view(self, flat: Tensor) -> None:
         """Let the model's parameters be views of these."""
         self.flat = flat
-        for p, view in zip(self.params.values(), self._views(flat), strict=True):
+        if flat.data_ptr() != self._viewed:
+            self._before, self._viewed = self._viewed, flat.data_ptr()
+            self._see(self._views(flat))
+
+    def _see(self, views: list[Tensor]) -> None:
+        for p, view in zip(self.params.values(), views, strict=True):
             p.data = view
+
+    def foresee(self) -> None:
+        """Parameters stand on two sides in turn: let the model's own be views of the other side, while nobody waits."""
+        if self._before in self._places:
+            self._before, self._viewed = self._viewed, self._before
+            self._see(self._places[self._viewed])
 
     def _views(self, flat: Tensor) -> list[Tensor]:
         """A flat vector as the parameters' shapes. Those of memory that is used again and again are made once."""
@@ -171,20 +187,25 @@ class Replica:
             return np.zeros(self.layout.dim, self.layout.dtype)
         return torch.zeros_like(self.flat)
 
-    def collect(self, flat: Tensor, fresh: bool) -> list[Tensor]:
+    def collect(self, flat: Tensor, fresh: bool, alone: bool = False) -> list[Tensor]:
         """Let backward passes add to a vector: views of it, which are the parameters' gradients unless these stay apart. fresh:
-        it was made for this message."""
+        it was made for this message. alone: there is one pass only."""
         self._fresh = flat.data_ptr() if fresh else self._fresh
         views = self._views(flat)
         for p, grad in zip(self.params.values(), views, strict=True):
             p.grad = None if self.apart else grad  # a pass that was left may have left gradients
+        if self._leaving is not None:
+            self._leaving.begin(flat if self.apart and alone else None, views)
         return views
 
     def collected(self, views: list[Tensor]) -> None:
         """Add what stayed apart, all at once: on accelerators an addition for each parameter takes longer. Let go of it."""
-        pairs = [(view, p.grad) for view, p in zip(views, self.params.values(), strict=True) if p.grad is not None]
-        if self.apart and pairs:
-            torch._foreach_add_([view for view, _ in pairs], [grad for _, grad in pairs])
+        if self.apart:
+            found = {place: p.grad for place, p in enumerate(self.params.values()) if p.grad is not None}
+            if self._leaving is not None:
+                self._leaving.end(list(found))
+            if found:
+                torch._foreach_add_([views[place] for place in found], list(found.values()))
         for p in self.params.values():
             p.grad = None
 

@@ -4,7 +4,8 @@ A way is made by the master and goes to every worker. `Ipc`: all of it stays on 
 open. `Pinned`: it passes through memory of the host that the device reads and writes by itself. Both have two sides for
 parameters, in turn: a late worker reads those of its own round until the one after the next begins.
 
-Nothing tells a device of one process when that of another is done: whoever says that something is there has waited for it.
+Nothing tells a device of one process when that of another is done: whoever sends a note has waited for what it says. But
+parameters in memory of the host may follow the order: their device marks each piece that has come.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from ..errors import Invalid
 from ..runtime.payload import number_type
 from ..scheme.code import Code
 from . import cudart
+from .cudart import wait_for
 from .device_gather import DeviceGather
-from .layout import TYPES
+from .layout import torch_type
+from .leaving import Leave
+from .pinned import Pinned
 
 log = logging.getLogger("unstraggle")
 
@@ -67,8 +71,8 @@ class Ipc:
         """Parameters that were not written there."""
         self.lend(side).copy_(torch.as_tensor(params))
 
-    def publish(self, side: int) -> None:
-        """What was written is there, and workers may be told."""
+    def publish(self, round: int) -> None:
+        """What was written for a round is there, and workers may be told."""
         wait_for(self._device)
 
     def gather(self, code: Code) -> DeviceGather:
@@ -93,13 +97,17 @@ class Ipc:
         else:
             self._take(cudart.bytes_at(cudart.opened(self._handle, self._device), size, self._device))
 
-    def params(self, side: int) -> Tensor:
+    def params(self, round: int) -> Tensor:
         """(dim,) the parameters of a round, as an object of its own."""
-        return self._numbers[side][:]
+        return self._numbers[round % 2][:]
 
     def begin(self, index: int) -> Tensor:
         """Zeros where a message will stand."""
         return self._numbers[2 + index].zero_()
+
+    def leaving(self) -> tuple[Leave, int] | None:
+        """How messages leave bit by bit, and how many times; None: they need not leave at all."""
+        return None
 
     def deliver(self, index: int, numbers: Any) -> None:
         """Numbers of a message are in their place when this is over."""
@@ -114,93 +122,6 @@ class Ipc:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_numbers": [], "_address": 0}
-
-
-class Pinned:
-    """Memory of the host that devices reach by themselves, registered once by every process; sums on the master's device.
-
-    home: where the master's model is; on a CPU, the host adds up, and only workers copy.
-    """
-
-    name = "pinned"
-
-    def __init__(self, devices: Sequence[str], home: str, dim: int, dtype: np.dtype[Any]) -> None:
-        self._devices = tuple(torch.device(one) for one in devices)
-        self._device = self._home = torch.device(home)
-        self._dim, self._type = dim, torch_type(dtype)
-        self._forget()
-
-    def _forget(self) -> None:
-        self._hosts: list[Tensor] = []
-        self._rooms: dict[int, Tensor] = {}
-        self._flats: list[Tensor] = []
-        self._sums: dict[int, Tensor] = {}
-        self._registered: list[int] = []
-
-    def open(self, sides: Sequence[NDArray[Any]], rooms: Mapping[int, NDArray[Any]]) -> None:
-        if self._home.type == "cuda":
-            self._map(sides, rooms)
-            self._flats = [torch.zeros(self._dim, dtype=self._type, device=self._home)] * 2
-        else:
-            self._hosts = [torch.from_numpy(side) for side in sides]
-
-    def lend(self, side: int) -> Tensor:
-        return self._flats[side] if self._flats else self._hosts[side]
-
-    def write(self, side: int, params: Any) -> None:
-        self.lend(side).copy_(torch.as_tensor(params))
-
-    def publish(self, side: int) -> None:
-        if self._flats:
-            self._hosts[side].copy_(self._flats[side], non_blocking=True)
-            wait_for(self._home)
-
-    def gather(self, code: Code) -> DeviceGather | None:
-        """On the device of the master; None: as payloads of the host are added."""
-        if self._home.type == "cpu":
-            return None
-        return DeviceGather(code, self._dim, [self._rooms[m] for m in range(len(code.messages))], self._home)
-
-    def close(self) -> None:
-        for address in self._registered:
-            cudart.unpin(address)
-        self._forget()
-
-    def join(self, worker: int, sides: Sequence[NDArray[Any]], rooms: Mapping[int, NDArray[Any]]) -> None:
-        self._device = self._devices[worker % len(self._devices)]
-        self._map(sides, rooms)
-        self._flats = [torch.zeros(self._dim, dtype=self._type, device=self._device) for _ in range(2)]
-
-    def params(self, side: int) -> Tensor:
-        return self._flats[side].copy_(self._hosts[side], non_blocking=True)[:]
-
-    def begin(self, index: int) -> Tensor:
-        if index not in self._sums:
-            self._sums[index] = torch.empty(self._dim, dtype=self._type, device=self._device)
-        return self._sums[index].zero_()
-
-    def deliver(self, index: int, numbers: Any) -> None:
-        self._rooms[index].copy_(torch.as_tensor(numbers), non_blocking=True)
-        wait_for(self._device)
-
-    def _map(self, sides: Sequence[NDArray[Any]], rooms: Mapping[int, NDArray[Any]]) -> None:
-        """Register memory of the host. Where the device cannot reach it, copies go by way of the driver, and are slower."""
-        if self._device.type == "cuda":
-            arrays = [*sides, *rooms.values()]
-            for begin, end in merged([(a.ctypes.data, a.ctypes.data + a.nbytes) for a in arrays]):
-                self._register(begin, end - begin)
-        self._hosts = [torch.from_numpy(side) for side in sides]
-        self._rooms = {m: torch.from_numpy(room.view(numpy_type(self._type))) for m, room in rooms.items()}
-
-    def _register(self, address: int, size: int) -> None:
-        if cudart.pin(address, size, self._device):
-            self._registered.append(address)
-        else:
-            log.warning("%d bytes of shared memory could not be pinned: copies to and from devices are slow.", size)
-
-    def __getstate__(self) -> dict[str, Any]:
-        fresh: dict[str, Any] = {"_hosts": [], "_rooms": {}, "_flats": [], "_sums": {}, "_registered": []}
-        return {**self.__dict__, **fresh}
 
 
 def way_of(devices: Sequence[str], home: str, code: Code, dim: int, dtype: np.dtype[Any], kind: str) -> Ipc | Pinned | None:
@@ -256,32 +177,3 @@ def _full(device: str) -> str:
     if found.type == "cuda" and found.index is None and torch.cuda.is_available():
         return f"cuda:{torch.cuda.current_device()}"
     return str(found)
-
-
-def merged(spans: list[tuple[int, int]], page: int = 4096) -> list[tuple[int, int]]:
-    """Spans of addresses, in whole pages, without overlaps: memory is registered by page, and once.
-
-    >>> merged([(100, 200), (4096, 9000), (300, 400), (20480, 20481)])
-    [(0, 12288), (20480, 24576)]
-    """
-    found: list[tuple[int, int]] = []
-    for begin, end in sorted((begin // page * page, -(-end // page) * page) for begin, end in spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        else:
-            found.append((begin, end))
-    return found
-
-
-def wait_for(device: torch.device) -> None:
-    """Until what this thread has asked of a device is done."""
-    if device.type == "cuda":
-        torch.cuda.current_stream(device).synchronize()
-
-
-def torch_type(dtype: np.dtype[Any]) -> torch.dtype:
-    return next(mine for mine, other in TYPES.items() if other == dtype)
-
-
-def numpy_type(dtype: torch.dtype) -> np.dtype[Any]:
-    return TYPES[dtype]
