@@ -22,7 +22,7 @@ from ..scheme.code import Code
 from . import frame
 from .message import Message
 from .payload import number_type, payload_sizes
-from .sums import finite, settled_sum
+from .sums import finite, settled_sum, weighted_sum
 
 AT_ONCE, CODED_AT_ONCE = 4, 16
 """Plain vectors, and payloads of codecs, added in one pass: one at a time, the sum would be read and written as often."""
@@ -215,7 +215,7 @@ class Gather:
         """out = the weighted sum of messages of one codec, or += if not fresh; out is zero where it is fresh and coded."""
         vectors = [self._vectors[m] for m in alike]
         if self._plain[alike[0]]:
-            settled_sum(out, weights, vectors, fresh)
+            weighted_sum(out, weights, vectors, fresh)
             return
         total = out if out.dtype == np.float32 else np.zeros(len(out), np.float32)  # codecs add in float32
         self._codecs[alike[0]].accumulate(total, vectors, weights)
