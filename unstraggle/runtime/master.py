@@ -386,14 +386,18 @@ class Current:
 
     def _arrivals(self) -> NDArray[np.float64]:
         times = np.full(len(self.round.got), np.inf)
-        times[[message.index for message in self.taken]] = [message.time for message in self.taken]
+        times[self._rows()] = np.fromiter(map(attrgetter("time"), self.taken), np.float64, len(self.taken))
         return times
 
     def starts(self) -> NDArray[np.float64]:
         """(M,) when the tasks of each message were begun, where it says so; else the start of the round."""
         times = np.zeros(len(self.round.got))
-        times[[message.index for message in self.taken]] = [one.times[0] if one.times else 0.0 for one in self.taken]
+        times[self._rows()] = [one.times[0] if one.times else 0.0 for one in self.taken]
         return times
+
+    def _rows(self) -> NDArray[np.int64]:
+        """The rows of the code's table of the messages that were taken."""
+        return np.fromiter(map(attrgetter("index"), self.taken), np.int64, len(self.taken))
 
     def _nothing(self) -> NDArray[Any]:
         return np.zeros((1, self._engine.problem.dim), self._engine.problem.dtype)

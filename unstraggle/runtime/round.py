@@ -128,7 +128,12 @@ class Round:
         """Take events that happened together, then decide once: messages that arrive at the same time all count."""
         self.taken = []
         for event in events:
-            self._take(event)
+            if event.time > self.clock and not self.over:
+                self.clock = event.time
+            if isinstance(event, Message):
+                self._arrive(event.index, event)
+            else:
+                self._take(event)
         if not self.over:
             self._decide()
         if not self._out:
@@ -148,12 +153,8 @@ class Round:
         self._release()
         self._set_alarm()
 
-    def _take(self, event: Event | Message) -> None:
-        if event.time > self.clock and not self.over:
-            self.clock = event.time
-        if isinstance(event, Message):
-            self._arrive(event.index, event)
-        elif isinstance(event, Arrived):
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Arrived):
             self._arrive(event.message, event)
         elif isinstance(event, Failed):
             self._fail(event)
