@@ -69,6 +69,27 @@ def test_moved_words_of_real_gradients_change_the_checksum(size):
         assert np.array_equal(other, numbers) or frame.checksum(other.view(np.uint8)) != whole, what
 
 
+def test_what_is_not_a_message_in_a_slot():
+    slot = framed(np.arange(100, dtype=np.uint8))
+    place, room = slot[: frame.head_size(2)], slot[frame.head_size(2) :]
+    message = frame.read_slot(place, room, 0.5)
+    assert bytes(message.payload) == bytes(range(100)) and message.checksum is None and len(message.times) == 4
+    with pytest.raises(Invalid, match="cut off"):
+        frame.read_slot(place, room[:99], 0.0)
+    for at in (0, 4):
+        bad = place.copy()
+        bad[at] ^= 1
+        with pytest.raises(Invalid, match="starts with"):
+            frame.read_slot(bad, room, 0.0)
+
+
+def test_a_head_in_its_place_is_the_head_of_a_frame():
+    for tasks in (0, 1, 3, frame.MOST_TASKS + 1):
+        times, place = np.arange(2.0 * tasks).tolist(), bytearray(frame.head_size(tasks))
+        frame.put_head(memoryview(place), 3, 7, 9, 11, 13, times, 2)
+        assert bytes(place) == frame.head(3, 7, 9, 11, 13, times, 2)
+
+
 def test_what_is_not_a_frame():
     good = framed(np.arange(100, dtype=np.uint8))
     with pytest.raises(Invalid, match="at least 48 bytes, but got 10"):

@@ -86,9 +86,10 @@ class Play:
     def deliver(self) -> None:
         """One of the sums that are on their way arrives."""
         worker, ticket, tasks = self.mail.pop(int(self.rng.integers(len(self.mail))))
-        if self.round.expects(worker, ticket):
+        instructions = self.round.feed(Arrived(worker, self.clock, 0, ticket))
+        if self.round.taken:
             self.sums[worker] = tasks
-        self.feed(Arrived(worker, self.clock, 0, ticket))
+        self.follow(instructions)
 
     def active(self) -> list[int]:
         lost = self.round.lost.keys() | self.round.failures.keys()

@@ -30,6 +30,11 @@ def worker_of(orders, payloads):
     return share, Worker(share, Channels(Fd(-1), Fd(orders), Fd(notes), *areas, Letter(), slots, 1, 1, DIM, "<f8"))
 
 
+def in_slot(area):
+    memory = area.map()
+    return frame.read_slot(memory[:HEAD], memory[HEAD:], 0.0)
+
+
 def test_the_newest_order_counts():
     theirs, mine = os.pipe()
     _, worker = worker_of(theirs, Area(4096))
@@ -62,7 +67,7 @@ def test_a_message_that_is_sent_again_leaves_what_the_master_may_be_reading():
     for round, payload in ((3, PAYLOAD), (3, again), (4, again)):
         worker._round = round
         worker.send(message, payload, 0, [0.1, 0.2])
-        found.append((NOTE.unpack(os.read(inbox, 4096))[2], bytes(frame.read(room, 0.0, checked=False, start=HEAD).payload)))
+        found.append((NOTE.unpack(os.read(inbox, 4096))[2], bytes(frame.read_slot(room[:HEAD], room[HEAD:], 0.0).payload)))
     assert found == [(3, bytes(PAYLOAD)), (3, bytes(PAYLOAD)), (4, bytes(again))]
     os.close(inbox)
 
@@ -77,10 +82,10 @@ def test_a_successor_leaves_it_too():
     worker._round = successor._round = 3
     worker.send(message, PAYLOAD, 0, [0.1, 0.2])
     successor.send(message, again, 0, [0.1, 0.2])
-    assert bytes(frame.read(area.map(), 0.0, checked=False, start=HEAD).payload) == bytes(PAYLOAD)
+    assert bytes(in_slot(area).payload) == bytes(PAYLOAD)
     worker._whole[0] = -1
     successor.send(message, again, 0, [0.1, 0.2])
-    assert bytes(frame.read(area.map(), 0.0, checked=False, start=HEAD).payload) == bytes(again)
+    assert bytes(in_slot(area).payload) == bytes(again)
 
 
 def long_worker(dim=LONG // 8):
@@ -100,7 +105,7 @@ def test_a_long_payload_is_added_up_where_the_master_reads_it():
     payload, _ = pack(share.program.messages[0], total, 0, np.dtype("f8"), checked=False)
     assert np.shares_memory(payload, total)
     worker.send(share.program.messages[0], payload, 0, [0.1, 0.2])
-    message = frame.read(area.map(), 0.0, checked=False, start=HEAD)
+    message = in_slot(area)
     assert (message.round, message.times) == (3, (0.1, 0.2))
     assert np.array_equal(message.payload.view("f8"), np.arange(len(total)))
     assert worker.begin(0) is None  # the master may be reading it

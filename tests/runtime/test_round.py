@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from unstraggle import (
+    Announced,
     Arrived,
     Cancel,
     Count,
     Deadline,
     Elapsed,
     Fail,
+    Failed,
     First,
     Invalid,
     Linger,
@@ -20,6 +22,33 @@ from unstraggle import (
     Terms,
     codes,
 )
+from unstraggle.runtime.message import Message
+
+
+def came(index, time=0.1, round=0, ticket=0):
+    return Message(index, index, round, time, np.zeros(8, np.uint8), ticket=ticket)
+
+
+def test_a_round_says_which_messages_counted_so_that_only_their_payloads_are_added():
+    """Those of the last feed: not twice, not of another round, and not what was fed before."""
+    round = Round(codes.cyclic_repetition(4, s=1), Recovered(), number=7)
+    first, other, again, second = came(0, round=7), came(1, round=6), came(0, 0.2, round=7), came(2, 0.3, round=7)
+    round.feed(first, other, again)
+    assert round.taken == [first] and (round.late, round.duplicates, round.clock) == (1, 1, 0.2)
+    round.feed(came(0, round=7), second)
+    assert round.taken == [second] and round.got.tolist() == [True, False, True, False]
+    round.feed(Elapsed(0.4))
+    assert round.taken == []
+
+
+def test_a_message_that_a_worker_announces_again_after_an_error_has_to_be_asked_for_again():
+    """All of it in one feed: what came was asked for when it was sent, but is not any more."""
+    round = Round(codes.uncoded(1), Recovered(), terms=Terms(transfer="pull", on_shortfall="wait"))
+    round.begin()
+    (asked,) = round.feed(Announced(0, 0, 0.1))
+    sent = came(0, 0.3, ticket=asked.ticket)
+    round.feed(Failed(0, 0.2), sent, Announced(0, 0, 0.4))
+    assert round.taken == [] and round.duplicates == 1 and round.open
 
 
 def test_messages_of_other_rounds_and_after_the_end_are_counted_and_never_used():

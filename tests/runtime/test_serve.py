@@ -1,5 +1,7 @@
 """What a worker refuses to send."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,12 @@ def test_partial_gradients_of_another_shape_or_kind_are_errors(engine, what):
 @pytest.mark.parametrize("what", WORDS)
 def test_a_worker_sends_none_of_them(problem, what):
     share = share_of(problem(2, what=what), codes.uncoded(2), 0)
+    with pytest.raises(Invalid, match="must give 8 real numbers"):
+        run(share, Job(0, 0, np.zeros(8), 0.0), lambda *sent: pytest.fail("it was sent"), lambda: False, lambda until: None)
+
+
+def test_nor_complex_ones_where_messages_are_complex():
+    share = replace(share_of(Gives(2, what="complex"), codes.uncoded(2), 0), dtype=np.dtype(np.complex128))
     with pytest.raises(Invalid, match="must give 8 real numbers"):
         run(share, Job(0, 0, np.zeros(8), 0.0), lambda *sent: pytest.fail("it was sent"), lambda: False, lambda until: None)
 

@@ -9,7 +9,7 @@ import pytest
 from unstraggle import Master, codes, engines, latency, problems
 from unstraggle.engines import Chaos, Local, Virtual
 from unstraggle.runtime.message import Message
-from unstraggle.runtime.step import Split, Step, spent
+from unstraggle.runtime.step import Split, Step, computed, spent
 
 from ..problems import Constant
 
@@ -27,7 +27,7 @@ def message(worker, arrived, *times):
 def test_what_was_spent_adds_up():
     """Worker 1 ended the round; 2 was still at it; 3 is lost; the round began 0.5 s after the last gradient."""
     messages = [message(0, 0.3, 0.1, 0.2), message(1, 1.0, 0.1, 0.5, 0.6, 0.8)]
-    found = spent(messages, 1.5, 1.7, 0.5, 4, busy={2}, lost={3})
+    found = spent(messages, computed(messages, codes.uncoded(4)), 1.5, 1.7, 0.5, busy={2}, lost={3})
     split = found["split"]
     assert vars(split) == pytest.approx({"compute": 0.6, "transfer": 0.2, "slack": 0.7, "decode": 0.2, "outside": 0.5})
     assert found["wall"] == pytest.approx(2.2) == sum(vars(split).values())
@@ -36,10 +36,11 @@ def test_what_was_spent_adds_up():
 
 def test_parts_add_up_where_clocks_of_machines_differ():
     """A worker whose clock is ahead says that it computed for longer than the round took."""
-    found = spent([message(0, 1.0, -0.5, 3.0)], 1.0, 1.1, 0.0, 1, busy=(), lost=())
+    ahead = [message(0, 1.0, -0.5, 3.0)]
+    found = spent(ahead, computed(ahead, codes.uncoded(1)), 1.0, 1.1, 0.0, busy=(), lost=())
     assert sum(vars(found["split"]).values()) == pytest.approx(found["wall"]) == 1.1
     assert min(vars(found["split"]).values()) >= 0 and found["idle"] >= 0
-    nothing = spent([], 2.0, 2.0, 0.0, 2, busy=(0,), lost={0, 1})
+    nothing = spent([], computed([], codes.uncoded(2)), 2.0, 2.0, 0.0, busy=(0,), lost={0, 1})
     assert nothing["split"] == Split(slack=2.0) and nothing["idle"] == 0
 
 

@@ -44,7 +44,7 @@ class Depot:
         heads = [frame.head_size(int(count)) for count in tasks]
         sizes = payload_sizes(code, dim, dtype)
         self._tables = [_table(np.flatnonzero(code.messages.worker == worker), heads, sizes) for worker in range(code.n)]
-        self._slots: dict[int, tuple[Commons, dict[int, tuple[Bytes, int]]]] = {}
+        self._slots: dict[int, tuple[Commons, dict[int, tuple[Bytes, Bytes]]]] = {}
         self._copy: tuple[int, Bytes] = -1, np.empty(0, np.uint8)
 
     # Parameters
@@ -96,7 +96,8 @@ class Depot:
         commons = Commons(memory_of(table))
         memory = commons.memory.view()
         memory.flags.writeable = False
-        self._slots[worker] = commons, {m: (memory[at : at + room], begin) for m, at, room, begin in table.tolist()}
+        slots = {m: (memory[at : at + begin], memory[at + begin : at + room]) for m, at, room, begin in table.tolist()}
+        self._slots[worker] = commons, slots
         return commons.place() + table.tobytes()
 
     def hide(self, worker: int) -> None:
@@ -112,8 +113,7 @@ class Depot:
         """A message that a worker has put into its slot. Raises `Invalid` for what is none."""
         if worker not in self._slots or index not in self._slots[worker][1]:
             raise Invalid(f"Worker {worker} has no place for message {index}.")
-        slot, begin = self._slots[worker][1][index]
-        message = frame.read(slot, clock, checked=False, start=begin)
+        message = frame.read_slot(*self._slots[worker][1][index], clock)
         if (message.worker, message.index, message.round) != (worker, index, round):
             raise Invalid(f"Message {message.index} of worker {message.worker} stands where {index} of {worker} should.")
         message.ticket = ticket

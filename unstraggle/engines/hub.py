@@ -235,7 +235,7 @@ class Hub:
         if joined is not None:
             self.events.append(joined)
         if what.kind == wire.SENT:
-            self.events.append(self._message(worker, what, body))
+            self.events.append(self._message(worker, what, body, now - self.origin))
         elif what.kind == wire.PLACED:
             self.events.append(self._placed(worker, self._note(worker, body)))
         elif what.kind == wire.READY:
@@ -272,12 +272,12 @@ class Hub:
             return Message(worker, index, round, self.clock(), NOTHING)
         return self.depot.message(worker, index, round, ticket, self.clock())
 
-    def _message(self, worker: int, what: Head, body: Bytes) -> Message:
+    def _message(self, worker: int, what: Head, body: Bytes, clock: float) -> Message:
         if what.round != self.round:
-            return Message(worker, what.number, what.round, self.clock(), NOTHING)
+            return Message(worker, what.number, what.round, clock, NOTHING)
         body.flags.writeable = False
-        message = frame.read(body, self.clock())
-        if (message.worker, message.index, message.round) != (worker, what.number, what.round):
+        message = frame.read(body, clock)
+        if message.worker != worker or message.index != what.number or message.round != what.round:
             raise Invalid(f"Message {message.index} of worker {message.worker} came as {what.number} of worker {worker}.")
         self._filled.add(what.number)
         return message

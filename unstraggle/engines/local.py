@@ -39,7 +39,7 @@ from .local_start import (
     places,
     wait_until_free,
 )
-from .local_worker import FAILED, FINISHED, NOTE, ORDER, READY
+from .local_worker import FAILED, FINISHED, NOTE, ORDER, READY, SENT
 from .nursery import Nursery
 from .shared import PROGRAM, Area, Board, Letter
 from .starter import Starter
@@ -121,7 +121,7 @@ class Local:
         payloads = self._areas[2].map()
         rooms = {m: payloads[start + begin : start + room] for m, (start, room, begin) in enumerate(slots)}
         payloads.flags.writeable = False
-        self._frames = [(payloads[start : start + room], begin) for start, room, begin in slots]
+        self._frames = [(payloads[at : at + begin].data, payloads[at + begin : at + room]) for at, room, begin in slots]
         self._inbox, self._notes = os.pipe()
         os.set_blocking(self._inbox, False)
         self._seats, self._seat_of = [Seat() for _ in range(code.n)], dict[int, int]()
@@ -333,32 +333,38 @@ class Local:
 
     def _read_notes(self) -> None:
         """A message is a sign of life; the roster hears of it at its next look, or at once where somebody hangs."""
-        events, last, current, frames, read = self._events, self._last, self._round, self._frames, frame.read
+        events, last, current, frames, read = self._events, self._last, self._round, self._frames, frame.read_slot
         for data in self._drain():
             now = time.monotonic()
-            clock = now - self._origin
+            clock, as_usual = now - self._origin, not self._pull and not self._roster.hung
             for kind, worker, round, index, epoch in NOTE.iter_unpack(data):
                 last[worker] = now
-                if kind in (READY, FAILED):
-                    self._take_note(kind, worker, round, now)
-                    continue
-                if self._roster.hung:
-                    self._hear(worker)
-                if kind == FINISHED:
-                    events.append(Finished(worker, index, clock, round, epoch))
-                elif self._pull:
-                    events.append(Announced(worker, index, clock, round))
-                elif round == current:
-                    slot, begin = frames[index]
-                    events.append(read(slot, clock, checked=False, start=begin))
+                if as_usual and kind == SENT and round == current:
+                    place, room = frames[index]
+                    events.append(read(place, room, clock))
                 else:
-                    events.append(Message(worker, index, round, clock, NOTHING))
+                    self._take_note(kind, worker, round, index, epoch, now)
 
-    def _take_note(self, kind: int, worker: int, round: int, now: float) -> None:
+    def _take_note(self, kind: int, worker: int, round: int, index: int, epoch: int, now: float) -> None:
         if kind == READY:
             self._welcome(worker, now)
-        elif kind == FAILED:
+            return
+        if kind == FAILED:
             self._events += self._roster.failed(worker, round, self._board.read_report(worker), now)
+            return
+        if self._roster.hung:
+            self._hear(worker)
+        self._events.append(self._news(kind, worker, round, index, epoch, now - self._origin))
+
+    def _news(self, kind: int, worker: int, round: int, index: int, epoch: int, clock: float) -> Incoming:
+        """What a worker has finished, announced or sent."""
+        if kind == FINISHED:
+            return Finished(worker, index, clock, round, epoch)
+        if self._pull:
+            return Announced(worker, index, clock, round)
+        if round != self._round:
+            return Message(worker, index, round, clock, NOTHING)
+        return frame.read_slot(*self._frames[index], clock)
 
     def _hear(self, worker: int) -> None:
         """Tell the roster when a worker last gave a sign of life."""
@@ -431,9 +437,9 @@ class Local:
 
     def _fetch(self, word: Tell) -> Incoming:
         """A message that was announced: it lies in shared memory, where it is whole, whatever its worker does."""
-        (slot, begin), now = self._frames[word.message], self.clock()
+        now = self.clock()
         if self._board.whole[word.message] != word.round:
             return Failed(word.worker, now, word.round, f"Worker {word.worker} announced message {word.message}, but has none.")
-        message = frame.read(slot, now, checked=False, start=begin)
+        message = frame.read_slot(*self._frames[word.message], now)
         message.ticket = word.ticket
         return message

@@ -255,15 +255,14 @@ class Worker:
         """
         index, round = message.index, self._round
         if self._whole[index] != round:
-            self._put(index, payload, frame.head(self.number, index, round, _size(payload), checksum, times))
+            self._put(index, round, payload, checksum, times)
             self._whole[index] = round
         os.write(self._notes, NOTE.pack(SENT, self.number, round, index, 0))
 
     def send_sum(self, round: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
         """The same for a sum on request. The master reads it when the round is over, and asks for no other then."""
-        index = message.index
-        self._put(index, payload, frame.head(self.number, index, round, _size(payload), checksum, times, ticket))
-        self.note(SENT, round, index)
+        self._put(message.index, round, payload, checksum, times, ticket)
+        self.note(SENT, round, message.index)
 
     def begin(self, index: int) -> Any:
         """Zeros where the payload of a message will stand, to which its tasks are added. None where it is too short for that,
@@ -277,13 +276,15 @@ class Worker:
         found.fill(0)
         return found
 
-    def _put(self, index: int, payload: Any, head: bytes) -> None:
-        room = self._rooms[index]
-        self._heads[index][: len(head)] = head
+    def _put(self, index: int, round: int, payload: Any, checksum: int, times: Times, ticket: int = 0) -> None:
+        """Head and payload of a message to its slot; a long payload may stand there already, or lie on a device."""
+        room, short = self._rooms[index], isinstance(payload, bytes)
+        size = len(payload) if short else payload.nbytes
+        frame.put_head(self._heads[index], self.number, index, round, size, checksum, times, ticket)
         if self._way is not None:
             self._way.deliver(index, payload)
-        elif not (isinstance(payload, np.ndarray) and payload.ctypes.data == np.frombuffer(room, np.uint8).ctypes.data):
-            room[: len(payload)] = payload
+        elif short or payload.ctypes.data != np.frombuffer(room, np.uint8).ctypes.data:
+            room[:size] = payload
 
     def note(self, kind: int, round: int = -1, number: int = 0, epoch: int = 0) -> None:
         os.write(self._notes, NOTE.pack(kind, self.number, round, number, epoch))
@@ -315,8 +316,3 @@ class Worker:
             time.sleep(BEAT)
         print(f"unstraggle worker {self.number}: the master is gone, so this worker ends.", file=sys.stderr, flush=True)
         os._exit(3)
-
-
-def _size(payload: Any) -> int:
-    """Bytes of a payload, which may lie on a device."""
-    return len(payload) if isinstance(payload, bytes) else int(payload.nbytes)

@@ -134,7 +134,8 @@ class Worker:
             self._dock.put(self._current, message, payload, checksum, times)
             self._placed(self._current, message.index, 0)
             return
-        self._deliver_sum(self._current, message, payload, checksum, times, 0)
+        head = frame.head(self._worker, message.index, self._current, len(payload), checksum, times)
+        self._send(wire.SENT, message.index, self._current, head, payload)
 
     def _deliver_sum(self, round: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
         if self._dock.shares:

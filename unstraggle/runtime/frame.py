@@ -3,7 +3,7 @@
 | byte | type | what |
 |---|---|---|
 | 0 | 4 bytes | 89 55 53 46, "\\x89USF" |
-| 4 | uint16 | version, 3 |
+| 4 | uint16 | version, 4 |
 | 6 | uint16 | tasks t whose times follow |
 | 8 | uint32 | worker |
 | 12 | uint32 | message |
@@ -20,6 +20,7 @@ Everything is little-endian.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -32,10 +33,14 @@ from ..errors import Invalid
 from .message import Bytes, Message
 
 MAGIC = b"\x89USF"
-VERSION = 3
-HEADER = struct.Struct("<4sHHIIqQQQ")
+VERSION = 4
+START = MAGIC + VERSION.to_bytes(2, "little")
+HEADER = struct.Struct("<6sHIIqQQQ")
+HEAD = HEADER.size
 ALIGN = 64
 MOST_TASKS = 2**16 - 1
+SHORT = 4096
+"""Bytes of a payload up to which its checksum is a CRC: NumPy needs longer to begin than that takes."""
 COLUMNS, ROWS = 512, 256
 """Of the table in which the checksum adds words: long enough for quick sums, and small enough for a processor's cache."""
 SHIFT = np.uint64(29)
@@ -58,11 +63,13 @@ def checksum(payload: Bytes) -> int:
     """Of the payload's 64-bit words and where each stands: a change, a rotation, or an exchange shows, at the speed of memory.
 
     Whoever makes a payload on purpose can make it agree: this is for accidents. Each word has a weight of its own; of
-    long payloads, the sums of rows and columns take their place.
+    long payloads, the sums of rows and columns take their place. Short ones have their CRC-32.
 
     >>> checksum(np.arange(8, dtype=np.uint8)) == checksum(np.roll(np.arange(8, dtype=np.uint8), 1))
     False
     """
+    if len(payload) <= SHORT:
+        return zlib.crc32(payload.data)
     words = payload[: len(payload) // 8 * 8].view(np.uint64)
     total = int.from_bytes(payload[words.nbytes :].tobytes(), "little") + len(payload)
     while len(words) > len(WEIGHTS):
@@ -84,7 +91,7 @@ def _sums(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def head_size(tasks: int) -> int:
     """Bytes before the payload of a message that reports so many tasks."""
-    return -(-(HEADER.size + 16 * min(tasks, MOST_TASKS)) // ALIGN) * ALIGN
+    return -(-(HEAD + 16 * min(tasks, MOST_TASKS)) // ALIGN) * ALIGN
 
 
 def head(worker: int, index: int, round: int, size: int, total: int, times: Sequence[float], ticket: int = 0) -> bytes:
@@ -92,32 +99,61 @@ def head(worker: int, index: int, round: int, size: int, total: int, times: Sequ
     tasks = len(times) // 2
     if tasks > MOST_TASKS:
         return head(worker, index, round, size, total, times[-2 * MOST_TASKS :], ticket)
-    return HEADER.pack(MAGIC, VERSION, tasks, worker, index, round, size, total, ticket) + _times(tasks).pack(*times)
+    return _head(tasks).pack(START, tasks, worker, index, round, size, total, ticket, *times)
+
+
+def put_head(
+    place: memoryview, worker: int, index: int, round: int, size: int, total: int, times: Sequence[float], ticket: int
+) -> None:
+    """The same, where it is to stand."""
+    tasks = len(times) // 2
+    if tasks > MOST_TASKS:
+        put_head(place, worker, index, round, size, total, times[-2 * MOST_TASKS :], ticket)
+    else:
+        _head(tasks).pack_into(place, 0, START, tasks, worker, index, round, size, total, ticket, *times)
+
+
+@cache
+def _head(tasks: int) -> struct.Struct:
+    """All that stands before the payload."""
+    return struct.Struct(HEADER.format + _times(tasks).format[1:])
 
 
 @cache
 def _times(tasks: int) -> struct.Struct:
     """What stands between the header and the payload."""
-    return struct.Struct(f"<{2 * tasks}d{head_size(tasks) - HEADER.size - 16 * tasks}x")
+    return struct.Struct(f"<{2 * tasks}d{head_size(tasks) - HEAD - 16 * tasks}x")
 
 
-def read(frame: Any, time: float, checked: bool = True, start: int = 0) -> Message:
-    """The message of a frame, an array of bytes, that arrived at `time`. Raises `Invalid` for whatever is not a whole frame.
-
-    checked: whether its checksum means something; memory that processes share does not damage what it holds. start: where the
-    payload begins, if not after the times: a place that is known before the tasks are done, so that they can write there.
-    """
-    if len(frame) < HEADER.size:
-        raise Invalid(f"A frame has at least {HEADER.size} bytes, but got {len(frame)}. It was cut off.")
-    magic, version, tasks, worker, index, round, size, total, ticket = HEADER.unpack_from(frame)
-    if magic != MAGIC or version != VERSION:
-        raise Invalid(
-            f"A frame starts with {MAGIC!r} and version {VERSION}, but got {magic!r} and {version}. "
-            "Use the same release on both sides."
-        )
+def read(frame: Any, time: float) -> Message:
+    """The message of a frame, an array of bytes, that arrived at `time`. Raises `Invalid` for whatever is not a whole frame."""
+    if len(frame) < HEAD:
+        raise Invalid(f"A frame has at least {HEAD} bytes, but got {len(frame)}. It was cut off.")
+    begins, tasks, worker, index, round, size, total, ticket = HEADER.unpack_from(frame)
     between = _times(tasks)
-    start = start or HEADER.size + between.size
-    if start + size > len(frame):
-        raise Invalid(f"A frame for {size} bytes of payload has {start + size} bytes, but got {len(frame)}. It was cut off.")
-    times = between.unpack_from(frame, HEADER.size)
-    return Message(worker, index, round, time, frame[start : start + size], total if checked else None, times, ticket)
+    start = HEAD + between.size
+    if begins != START or start + size > len(frame):
+        raise _broken(begins, size, start + size, len(frame))
+    return Message(worker, index, round, time, frame[start : start + size], total, between.unpack_from(frame, HEAD), ticket)
+
+
+def read_slot(place: Any, room: Bytes, time: float) -> Message:
+    """The message of a slot in memory that processes share, which needs no checksum: it damages nothing.
+
+    place, room: for its head and its payload. The latter is known before the tasks are done, so that they can write there.
+    """
+    begins, tasks, worker, index, round, size, _, ticket = HEADER.unpack_from(place)
+    if begins != START or size > len(room):
+        raise _broken(begins, size, len(place) + size, len(place) + len(room))
+    payload = room if size == len(room) else room[:size]
+    return Message(worker, index, round, time, payload, None, _times(tasks).unpack_from(place, HEAD), ticket)
+
+
+def _broken(begins: bytes, size: int, needed: int, there: int) -> Invalid:
+    """What is wrong with a frame."""
+    if begins == START:
+        return Invalid(f"A frame for {size} bytes of payload has {needed} bytes, but got {there}. It was cut off.")
+    return Invalid(
+        f"A frame starts with {MAGIC!r} and version {VERSION}, but got {begins[:4]!r} and "
+        f"{int.from_bytes(begins[4:], 'little')}. Use the same release on both sides."
+    )

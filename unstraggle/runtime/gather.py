@@ -22,13 +22,15 @@ from ..scheme.code import Code
 from . import frame
 from .message import Message
 from .payload import number_type, payload_sizes
-from .sums import finite, settled_sum
+from .sums import finite, settled_sum, weighted_sum
 
 AT_ONCE, CODED_AT_ONCE = 4, 16
 """Plain vectors, and payloads of codecs, added in one pass: one at a time, the sum would be read and written as often."""
 
 BUFFERS = 3
 """Results that are kept to be written again: memory that is new costs as much as a pass over it."""
+Rows = list[list[float]]
+"""Weights of messages, one row for each of the places that `_places_of` tells."""
 OURS = 2
 """References to a result that only the gather has: its list, and the question."""
 
@@ -71,9 +73,10 @@ class Gather:
         self._buffers: list[NDArray[Any]] = []
         self.finite = True
         self._unsealed = [not sealed(codec) for codec in self._codecs]
-        self._known = known_weights(code)
-        self._place = list(range(len(self._senders))) if self._known is None else self._known[1].tolist()
-        self._places = 0 if self._known is None else max(self._place) + 1
+        known = known_weights(code)
+        self._known: Rows | None = None if known is None else known[0].tolist()
+        self._place = list(range(len(self._senders))) if known is None else known[1].tolist()
+        self._places = 0 if known is None else max(self._place) + 1
         self.clear()
 
     def clear(self) -> None:
@@ -113,7 +116,7 @@ class Gather:
         while self._next + self._at_once < self._places:
             self._advance()
         last = sorted(self._vectors) if self._known is None else self._there()
-        rows = weights if self._known is None else self._known[0]
+        rows = weights.tolist() if self._known is None else self._known
         total = self._begin(rows)
         settle = self._settle_plain if all(self._plain) else self._settle_coded
         settle(rows, last, scaling or Scaling(0, lambda head: 1.0))
@@ -135,10 +138,10 @@ class Gather:
 
     def _advance(self) -> None:
         assert self._known is not None
-        self._flush(self._known[0], self._there())
+        self._flush(self._known, self._there())
         self._next += self._at_once
 
-    def _begin(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def _begin(self, rows: Rows) -> NDArray[Any]:
         """The sum (tracks, dim), in memory that was used before if nobody has it any more; codecs add to what is there."""
         if self._total is None:
             shape = (1 if self._mixed else len(rows), self._dim)
@@ -151,7 +154,7 @@ class Gather:
             self._total = total
         return self._total  # type: ignore[no-any-return]
 
-    def _flush(self, rows: NDArray[Any], messages: list[int]) -> None:
+    def _flush(self, rows: Rows, messages: list[int]) -> None:
         """Add messages to the sum, block by block, in one pass over each."""
         total = self._begin(rows)
         for (track, block), (used, weights) in self._terms(rows, messages).items():
@@ -162,17 +165,17 @@ class Gather:
         for m in messages:
             del self._vectors[m]
 
-    def _terms(self, rows: NDArray[Any], messages: list[int]) -> dict[tuple[int, int], tuple[list[int], dict[int, float]]]:
+    def _terms(self, rows: Rows, messages: list[int]) -> dict[tuple[int, int], tuple[list[int], dict[int, float]]]:
         """For each (track, block): the messages that go into it, and their weights."""
         found = {}
         for number, row in enumerate(rows):
             used = [m for m in messages if row[m] != 0]
             for track, block in self._places_of(number):
                 here = [m for m in used if self._mixed or self._blocks[m] == block]
-                found[track, block] = here, dict(zip(here, row[here].tolist(), strict=True))
+                found[track, block] = here, {m: row[m] for m in here}
         return found
 
-    def _settle_plain(self, rows: NDArray[Any], last: list[int], scaling: Scaling) -> None:
+    def _settle_plain(self, rows: Rows, last: list[int], scaling: Scaling) -> None:
         """Add the last messages: first what the factor depends on, then the rest with it, and look whether all is finite."""
         terms, head = self._terms(rows, last), slice(0, scaling.head)
         fine = [self._blend(place, *term, head, 1.0) for place, term in terms.items()]
@@ -199,7 +202,7 @@ class Gather:
             out *= factor
         return finite(out)
 
-    def _settle_coded(self, rows: NDArray[Any], last: list[int], scaling: Scaling) -> None:
+    def _settle_coded(self, rows: Rows, last: list[int], scaling: Scaling) -> None:
         """The same for codecs, which know no factor."""
         self._flush(rows, last)
         factor = scaling.of(self._total[0, : scaling.head])
@@ -215,7 +218,7 @@ class Gather:
         """out = the weighted sum of messages of one codec, or += if not fresh; out is zero where it is fresh and coded."""
         vectors = [self._vectors[m] for m in alike]
         if self._plain[alike[0]]:
-            settled_sum(out, weights, vectors, fresh)
+            weighted_sum(out, weights, vectors, fresh)
             return
         total = out if out.dtype == np.float32 else np.zeros(len(out), np.float32)  # codecs add in float32
         self._codecs[alike[0]].accumulate(total, vectors, weights)

@@ -65,10 +65,6 @@ class Intake:
         """Who is at a task that was handed out."""
         return ()
 
-    def expects(self, message: int, ticket: int) -> bool:
-        """Whether a message that came is one to keep."""
-        return not self.got[message]
-
     def recovered(self, by: By) -> bool:
         """Whether the rule, or the span, says that the exact gradient can be decoded from what is here."""
         return self.tracker(by).met
@@ -98,13 +94,17 @@ class Intake:
 
     # What happens. Each gives the words that follow
 
-    def take(self, message: int) -> None:
-        """A message came that was expected."""
+    def take(self, message: int, ticket: int) -> bool:
+        """A message came. Whether it counts: if it was expected."""
+        if self.got[message]:
+            return False
         self.got[message], self.pending[message] = True, False
         self.count += 1
-        self.dropped.discard(message)
+        if self.dropped:
+            self.dropped.discard(message)
         for tracker in self._trackers.values():
             tracker.add(message)
+        return True
 
     def drop(self, message: int, clock: float) -> list[Tell]:
         """A message will not come, or came damaged."""
@@ -194,10 +194,6 @@ class SumsOnRequest(Intake):
     def busy(self) -> tuple[int, ...]:
         return tuple(sorted(self._handout.occupied))
 
-    def expects(self, message: int, ticket: int) -> bool:
-        """Whether it is the sum that was asked for last."""
-        return self._handout.expects(int(self.senders[message]), ticket)
-
     def recovered(self, by: By) -> bool:
         return self._handout.complete
 
@@ -211,11 +207,15 @@ class SumsOnRequest(Intake):
     def alarm(self) -> float | None:
         return self._handout.alarm()
 
-    def take(self, message: int) -> None:
-        """Its worker may get more to do and be asked again: it stays pending."""
+    def take(self, message: int, ticket: int) -> bool:
+        """Only the sum that was asked for last counts. Its worker may get more to do and be asked again: it stays pending."""
+        worker = int(self.senders[message])
+        if not self._handout.expects(worker, ticket):
+            return False
         self.count += not self.got[message]
         self.got[message] = True
-        self._handout.arrived(int(self.senders[message]))
+        self._handout.arrived(worker)
+        return True
 
     def drop(self, message: int, clock: float) -> list[Tell]:
         return self._handout.damaged(int(self.senders[message]), clock)

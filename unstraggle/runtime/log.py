@@ -18,8 +18,9 @@ from ..scheme.code import Code
 from ..scheme.stop import Planned, Stop, code_and_stop
 from . import events as event_kinds
 from . import instructions as instruction_kinds
-from .events import Event
+from .events import Arrived, Event
 from .instructions import Instruction
+from .message import Message
 from .round import Round
 from .terms import Terms
 
@@ -44,7 +45,7 @@ class Log:
             terms = asdict(round.terms) | {"suspects": sorted(round.terms.suspects)}
             self._write({"round": round.number, "code": round.code.name, "stop": str(round.stop), "terms": terms}, flush=True)
 
-    def add(self, events: Iterable[Event], instructions: Iterable[Instruction]) -> None:
+    def add(self, events: Iterable[Event | Message], instructions: Iterable[Instruction]) -> None:
         if self._file is not None:
             self._write({"events": list(map(_named, events)), "instructions": list(map(_named, instructions))})
 
@@ -128,6 +129,9 @@ def _terms(found: dict[str, Any]) -> Terms:
 
 
 def _named(one: Any) -> list[Any]:
+    """An event or instruction, by its name; of a message, that it arrived."""
+    if isinstance(one, Message):
+        one = Arrived(one.index, one.time, one.round, one.ticket)
     return [type(one).__name__, asdict(one)]
 
 

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from ..scheme.placement import Change, require_placed
 from ..scheme.recovery import Sending
 from ..scheme.stop import Planned, Stop, code_and_stop
 from .estimate import Estimate
-from .events import Arrived, Dropped, Elapsed, Event
+from .events import Dropped, Elapsed, Event
 from .gather import Gather, Scaling
 from .holding import Holding
 from .instructions import Ask, Cancel, Fail, Instruction, Say, Tell, Until
@@ -261,7 +262,6 @@ class Current:
         self._engine, self._gather, self.round, self._order, self._log = engine, gather, round, order, log
         self._left, self.outside, self._meanwhile = left, 0.0, meanwhile
         self.taken: list[Message] = []
-        self._good: dict[int, Message] = {}
         self._until: float | None = None
         self.bytes = 0
 
@@ -280,9 +280,9 @@ class Current:
             interrupts.heed()
             if not incoming and not self._due():
                 continue
-            events = tuple(map(self._event, incoming)) or (Elapsed(self._engine.clock()),)
+            events = self._sound(incoming) or [Elapsed(self._engine.clock())]
             instructions = self.round.feed(*events)
-            self._keep()
+            self._keep(self.round.taken)
             self._follow(events, instructions)
         self._engine.cancel(self.round.number, tuple(range(self.round.code.n)))
 
@@ -296,29 +296,25 @@ class Current:
         """Whether the round wants to be told that time has passed."""
         return self._until is not None and self._engine.clock() >= self._until
 
-    def _event(self, incoming: Incoming) -> Event:
+    def _sound(self, incoming: Iterable[Incoming]) -> list[Event | Message]:
         """What the round is told: damaged messages do not count as arrived."""
-        if not isinstance(incoming, Message):
-            return incoming
-        if incoming.round != self.round.number or self.round.over:
-            return Arrived(incoming.index, incoming.time, incoming.round, incoming.ticket)
-        try:
-            self._gather.check(incoming)
-        except Invalid:
-            return Dropped(incoming.index, incoming.time, damaged=True)
-        if incoming.index not in self._good and self.round.expects(incoming.index, incoming.ticket):
-            self._good[incoming.index] = incoming
-        return Arrived(incoming.index, incoming.time, incoming.round, incoming.ticket)
+        number, check, events = self.round.number, self._gather.check, list[Event | Message]()
+        for one in incoming:
+            if isinstance(one, Message) and one.round == number:
+                try:
+                    check(one)
+                except Invalid:
+                    one = Dropped(one.index, one.time, damaged=True)
+            events.append(one)
+        return events
 
-    def _keep(self) -> None:
-        """Take the payloads of messages that were good and counted, once each."""
-        new = [message for index, message in self._good.items() if self.round.got[index]]
+    def _keep(self, new: list[Message]) -> None:
+        """Take the payloads of messages that counted."""
         self.taken += new
-        self.bytes += sum(len(message.payload) for message in new)
+        self.bytes += sum(map(len, map(attrgetter("payload"), new)))
         self._gather.add(new)
-        self._good.clear()
 
-    def _follow(self, events: Iterable[Event], instructions: tuple[Instruction, ...]) -> None:
+    def _follow(self, events: Iterable[Event | Message], instructions: tuple[Instruction, ...]) -> None:
         self._log.add(events, instructions)
         failure: Fail | None = None
         for one in instructions:
@@ -347,6 +343,7 @@ class Current:
         """Decode what there is, as the round says."""
         round, senders = self.round, self.round.code.messages.worker
         skipped, wait = round.state is State.SKIPPED, float(round.clock if round.time is None else round.time)
+        done = computed(self.taken, round.code)
         tracks = self._nothing() if skipped else self._gather.finish(round.decoded.weights, scaling)
         fine = skipped or self._gather.finite or self._say_it_is_not_finite()
         used = set(senders[round.got].tolist())
@@ -356,7 +353,7 @@ class Current:
             tracks=tracks,
             got=round.got.copy(),
             arrivals=self._arrivals(),
-            computed=computed(self.taken, round.code),
+            computed=done,
             code=round.code.name,
             round=round.number,
             step=self._order.step,
@@ -372,7 +369,7 @@ class Current:
             duplicates=round.duplicates,
             damaged=round.damaged,
             bytes=self.bytes,
-            **spent(self.taken, wait, self._engine.clock(), self.outside, round.code.n, busy, round.missed, round.noted),
+            **spent(self.taken, done, wait, self._engine.clock(), self.outside, busy, round.missed, round.noted),
         )
 
     def _say_it_is_not_finite(self) -> bool:
@@ -389,14 +386,18 @@ class Current:
 
     def _arrivals(self) -> NDArray[np.float64]:
         times = np.full(len(self.round.got), np.inf)
-        times[[message.index for message in self.taken]] = [message.time for message in self.taken]
+        times[self._rows()] = np.fromiter(map(attrgetter("time"), self.taken), np.float64, len(self.taken))
         return times
 
     def starts(self) -> NDArray[np.float64]:
         """(M,) when the tasks of each message were begun, where it says so; else the start of the round."""
         times = np.zeros(len(self.round.got))
-        times[[message.index for message in self.taken]] = [one.times[0] if one.times else 0.0 for one in self.taken]
+        times[self._rows()] = [one.times[0] if one.times else 0.0 for one in self.taken]
         return times
+
+    def _rows(self) -> NDArray[np.int64]:
+        """The rows of the code's table of the messages that were taken."""
+        return np.fromiter(map(attrgetter("index"), self.taken), np.int64, len(self.taken))
 
     def _nothing(self) -> NDArray[Any]:
         return np.zeros((1, self._engine.problem.dim), self._engine.problem.dtype)

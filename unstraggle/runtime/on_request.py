@@ -62,10 +62,6 @@ class OnRequest(Intake):
     def noted(self) -> dict[int, float]:
         return {int(self.senders[m]): float(self._when[m]) for m in np.argsort(self._when) if self._when[m] < np.inf}
 
-    def expects(self, message: int, ticket: int) -> bool:
-        """Whether it was asked for, by whichever request, and is not here yet."""
-        return bool(ticket > 0 and self._asked[message] and not self.here[message])
-
     @property
     def decoded(self) -> Decoded:
         key = hash(self.got.tobytes())
@@ -86,9 +82,13 @@ class OnRequest(Intake):
         self._get(message)
         return [] if self._fetching else self._ask_for_sure(message)
 
-    def take(self, message: int) -> None:
+    def take(self, message: int, ticket: int) -> bool:
+        """It counts if it was asked for, by whichever request, and is not here yet."""
+        if ticket <= 0 or not self._asked[message] or self.here[message]:
+            return False
         self.here[message] = True
         self._get(message)
+        return True
 
     def drop(self, message: int, clock: float) -> list[Tell]:
         """It came damaged: ask again, but not for ever; or it will never be announced."""
@@ -160,7 +160,7 @@ class OnRequest(Intake):
 
     def _get(self, message: int) -> None:
         if not self.got[message]:
-            super().take(message)
+            super().take(message, 0)
 
     def _withdraw(self, message: int, forget: bool = True) -> list[Tell]:
         """It cannot be had any more: whoever counts what is here begins again, and what was chosen may not be enough."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ..doors import door
 from ..errors import Invalid
@@ -12,6 +13,7 @@ from ..scheme.recovery import By
 from ..scheme.stop import Stop
 from .events import Announced, Arrived, Dropped, Elapsed, Event, Failed, Finished, Joined, Lost
 from .instructions import Ask, Cancel, Fail, Instruction, Say, Until
+from .message import Message
 from .on_request import intake_of
 from .states import LATE, OVER, SHORT, TRANSITIONS, Signal, State
 from .terms import Terms, require_sending, require_stop_by
@@ -43,7 +45,8 @@ class Round:
         self.state, self.over, self.clock, self.time = State.OPEN, False, 0.0, None  # type: tuple[State, bool, float, float | None]
         self._intake = intake_of(code, number, self.terms)
         self.got, self.pending, self._senders = self._intake.got, self._intake.pending, self._intake.senders
-        self.expects = self._intake.expects  # asked twice for every message that comes
+        self.taken: list[Any] = []
+        """The messages that counted, of the events that it was fed last: as they were fed, so that payloads are not lost."""
         self.lost: dict[int, bool] = {}
         self.missed: set[int] = set()
         self.failures: dict[int, str] = {}
@@ -121,10 +124,16 @@ class Round:
             self._out += self._intake.join(worker, 0.0)
         return self.feed(Elapsed(0.0))
 
-    def feed(self, *events: Event) -> tuple[Instruction, ...]:
+    def feed(self, *events: Event | Message) -> tuple[Instruction, ...]:
         """Take events that happened together, then decide once: messages that arrive at the same time all count."""
+        self.taken = []
         for event in events:
-            self._take(event)
+            if event.time > self.clock and not self.over:
+                self.clock = event.time
+            if isinstance(event, Message):
+                self._arrive(event.index, event)
+            else:
+                self._take(event)
         if not self.over:
             self._decide()
         if not self._out:
@@ -145,10 +154,8 @@ class Round:
         self._set_alarm()
 
     def _take(self, event: Event) -> None:
-        if event.time > self.clock and not self.over:
-            self.clock = event.time
         if isinstance(event, Arrived):
-            self._arrive(event)
+            self._arrive(event.message, event)
         elif isinstance(event, Failed):
             self._fail(event)
         elif self.over:
@@ -164,17 +171,16 @@ class Round:
         elif isinstance(event, Announced):
             self._hear_of(event)
 
-    def _arrive(self, event: Arrived) -> None:
+    def _arrive(self, message: int, event: Arrived | Message) -> None:
         """A message of this round counts whatever its worker is thought to be."""
-        message = event.message
         if event.round != self.number or self.over:
             self.late += 1
         elif not 0 <= message < len(self.got):
             raise Invalid(f"{self.code.name} has messages 0..{len(self.got) - 1}, but message {message} arrived.")
-        elif not self.expects(message, event.ticket):
+        elif not self._intake.take(message, event.ticket):
             self.duplicates += 1
         else:
-            self._intake.take(message)
+            self.taken.append(event)
             self._unasked = self._unasked if self._asked_again else self.clock
 
     def _hear_of(self, event: Announced) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import NDArray
 
 from ..blocks import block_slices
@@ -83,6 +84,11 @@ class Share:
         return self.program.worker
 
     @cached_property
+    def shapes(self) -> tuple[tuple[int], ...]:
+        """Of partial gradients, for each block."""
+        return tuple((block.stop - block.start,) for block in self.slices)
+
+    @cached_property
     def adds(self) -> bool:
         """Whether the problem adds partial gradients up by itself."""
         from ..problems.base import Accumulates
@@ -146,6 +152,7 @@ def run(
     held_for, held_after = job.hold
     params, step, origin, delays = job.params, job.step, job.origin, job.delays
     problem, slices, clock, program = share.problem, share.slices, time.monotonic, job.program or share.program
+    dtype, checked, left, shapes = share.dtype, share.checked, share.left, share.shapes
 
     if share.listens:
         problem.hear(job.context)  # type: ignore[attr-defined]
@@ -156,7 +163,8 @@ def run(
         began, where = clock(), slices[block]
         partial = problem.grad(params, part, where, step)
         times.extend((began - origin, clock() - origin))
-        return require_numbers(problem, part, partial, where)
+        usual = type(partial) is ndarray and partial.shape == shapes[block] and partial.dtype.kind in REAL
+        return partial if usual else require_numbers(problem, part, partial, where)
 
     def accumulate(part: int, block: int, coef: Any, total: Any) -> Any:
         began, where = clock(), slices[block]
@@ -171,28 +179,34 @@ def run(
         times.extend(np.repeat(ends, 2)[1:-1].tolist())  # of one pass, each has its share
         return require_numbers(problem, parts[0], total, where)
 
-    def over() -> bool:
+    def held() -> bool:
         """Between tasks. Who has sent what may be enough waits for the end of the round before it does more."""
         nonlocal held_after
-        if sent == held_after > 0:
+        if sent == held_after:
             held_after = 0
             wait(clock() + held_for)
         return stopped()
 
-    def deliver(message: Outgoing, numbers: Any) -> None:
-        nonlocal since, sent
-        if delays is not None and job.now() < (due := float(delays[program.place[message.index]])):
+    def delay(message: Outgoing) -> None:
+        """Injected slowness."""
+        nonlocal since
+        if job.now() < (due := float(delays[program.place[message.index]])):  # type: ignore[index]
             wait(origin + due)
             times[:] = stretched(times, since, due, program.work[: message.after])
         since = times[-1] if times else since
-        payload, checksum = payload_of(share, job, message, numbers)
+
+    def deliver(message: Outgoing, numbers: Any) -> None:
+        nonlocal sent
+        if delays is not None:
+            delay(message)
+        payload, checksum = (numbers, 0) if left else pack(message, numbers, step, dtype, checked)
         send(message, payload, checksum, times)
         times.clear()
         sent += 1
 
     try:
         adds, joins = accumulate if share.adds else None, accumulate_all if share.joins else None
-        work(program, grad, deliver, over, adds, begin, joins)
+        work(program, grad, deliver, held if held_after else stopped, adds, begin, joins)
     except Abandoned:
         return
 
@@ -214,7 +228,7 @@ def partial_gradient(share: Share, job: Job, part: int, block: int) -> Any:
 def require_numbers(problem: Problem, part: int, partial: Any, where: slice) -> Any:
     """A partial gradient, or a sum of some, as it is: real numbers, one for each coordinate. NumPy would broadcast others."""
     length = where.stop - where.start
-    if np.shape(partial) == (length,) and (partial.dtype.kind in REAL if isinstance(partial, np.ndarray) else _real(partial)):
+    if np.shape(partial) == (length,) and (partial.dtype.kind in REAL if isinstance(partial, ndarray) else _real(partial)):
         return partial
     kind = getattr(partial, "dtype", type(partial).__name__)
     raise Invalid(

@@ -99,25 +99,26 @@ def record(step: Step, kind: type[Step]) -> dict[str, Any]:
 
 def spent(
     messages: Collection[Message],
+    computed: NDArray[np.float64],
     wait: float,
     clock: float,
     outside: float,
-    n: int,
     busy: Iterable[int],
     lost: Collection[int],
     noted: Mapping[int, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """wall, idle and split of a step of n workers, at a clock that began with its round. busy: who had not finished. noted: who
-    had announced messages that may not have been fetched, and when last: they had computed until then."""
-    computed = {**noted, **_computed(messages)}
+    """wall, idle and split of a step, at a clock that began with its round. computed: as below. busy: who had not finished.
+    noted: who had announced messages that may not have been fetched, and when last: they had computed until then."""
+    seconds = [took or noted.get(worker, 0.0) for worker, took in enumerate(computed[:, 0].tolist())]
     last = max(messages, key=attrgetter("time"), default=None)
-    compute = 0.0 if last is None else min(computed[last.worker], wait)
+    compute = 0.0 if last is None else min(seconds[last.worker], wait)
     transfer = min(max(0.0, last.time - last.times[-1]), wait - compute) if last is not None and last.times else 0.0
     split = Split(compute, transfer, wait - compute - transfer, max(0.0, clock - wait), outside)
     wall = wait + split.decode + outside
-    computed |= dict.fromkeys(busy, wait)
-    here = [worker for worker in range(n) if worker not in lost]
-    worked = sum(min(computed.get(worker, 0.0), wall) for worker in here) / max(len(here), 1)
+    for worker in busy:
+        seconds[worker] = wait
+    here = [took for worker, took in enumerate(seconds) if worker not in lost]
+    worked = sum(min(took, wall) for took in here) / max(len(here), 1)
     return {"wall": wall, "wait": wait, "idle": wall - worked if here else 0.0, "split": split}
 
 
@@ -136,26 +137,15 @@ def computed(messages: Iterable[Message], code: Code) -> NDArray[np.float64]:
     """
     found, mean = [[0.0, 0.0] for _ in range(code.n)], _mean_work(code)
     for message in messages:
-        own = found[message.worker]
-        if message.times:
-            own[0] += _lasted(message.times)
-            own[1] += len(message.times) // 2 * mean[message.worker]
+        own, times = found[message.worker], message.times
+        if times:
+            own[0] += times[1] - times[0] if len(times) == 2 else _lasted(times)
+            own[1] += len(times) // 2 * mean[message.worker]
         else:
             own[:] = max(own[0], message.time), max(own[1], float(code.ready()[message.index]))
     return np.array(found)
 
 
-def _computed(messages: Iterable[Message]) -> dict[int, float]:
-    """Seconds of tasks by worker; an engine on a sampled clock knows arrivals only, which count as ends of tasks."""
-    found: dict[int, float] = {}
-    for message in messages:
-        if message.times:
-            found[message.worker] = found.get(message.worker, 0.0) + _lasted(message.times)
-        else:
-            found[message.worker] = max(found.get(message.worker, 0.0), message.time)
-    return found
-
-
 def _lasted(times: Sequence[float]) -> float:
     """Seconds of tasks of which these are beginnings and ends, in turn."""
-    return times[1] - times[0] if len(times) == 2 else sum(times[1::2]) - sum(times[::2])
+    return sum(times[1::2]) - sum(times[::2])

@@ -30,7 +30,10 @@ def weighted_sum(
     >>> weighted_sum(np.empty(2), [2.0, -1.0], [np.array([1.0, 2.0]), np.array([0.5, 0.5])])
     array([1.5, 3.5])
     """
-    settled_sum(out, weights, vectors, fresh)
+    if _by_kernels(out, weights, vectors):
+        _by_threads(out, weights, vectors, fresh, 1.0)
+    else:
+        _by_numpy(out, weights, vectors, fresh, 1.0)
     return out
 
 
@@ -43,13 +46,9 @@ def settled_sum(
     >>> settled_sum(out, [2.0], [np.array([1.0, np.inf])], fresh=False, factor=0.5), out
     (False, array([1.5, inf]))
     """
-    if len(out) >= SHORT and _alike(vectors) and not np.iscomplexobj(weights):
-        return _by_threads(out, [float(weight.real) for weight in weights], vectors, fresh, factor)
-    total = np.zeros(len(out)) if fresh else out.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for weight, vector in zip(weights, vectors, strict=True):
-            total += (weight * vector.astype(np.result_type(vector, np.float64))).real
-        out[:] = factor * total
+    if _by_kernels(out, weights, vectors):
+        return _by_threads(out, weights, vectors, fresh, factor)
+    _by_numpy(out, weights, vectors, fresh, factor)
     return finite(out)
 
 
@@ -65,8 +64,31 @@ def finite(values: Any) -> bool:
     return bool(np.isfinite(values).all() if isinstance(values, np.ndarray) else values.isfinite().all())
 
 
-def _by_threads(out: NDArray[Any], weights: list[float], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float) -> bool:
+def _by_numpy(
+    out: NDArray[Any], weights: Sequence[complex], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float
+) -> None:
+    total = np.zeros(len(out)) if fresh else out.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for weight, vector in zip(weights, vectors, strict=True):
+            total += (weight * vector.astype(_wide(vector.dtype), copy=False)).real
+        out[:] = total if factor == 1 else factor * total
+
+
+@cache
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which numbers are added up."""
+    return np.result_type(dtype, np.float64)
+
+
+def _by_kernels(out: NDArray[Any], weights: Sequence[complex], vectors: Sequence[NDArray[Any]]) -> bool:
+    return len(out) >= SHORT and _alike(vectors) and not np.iscomplexobj(weights)
+
+
+def _by_threads(
+    out: NDArray[Any], numbers: Sequence[complex], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float
+) -> bool:
     """One pass, by two threads where it is long. Up to four vectors at once, else piece by piece of the sum."""
+    weights = [float(number.real) for number in numbers]
     run: Callable[..., bool] = _blended if len(vectors) <= 4 else _in_pieces
     if len(out) < LONG or cores() == 1:
         return run(out, weights, vectors, fresh, factor)

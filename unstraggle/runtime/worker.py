@@ -58,6 +58,7 @@ def _fold(
 ) -> None:
     """Add each partial gradient to the messages that use it."""
     sums: dict[int, Any] = {}
+    plain = program.plain
     for task, uses, due in steps:
         if stopped():
             return
@@ -69,19 +70,19 @@ def _fold(
             index, coef = uses[0]
             sums[index] = accumulate(part, block, coef, sums[index] if index in sums else begin(index))
         else:
-            _add(sums, grad(*(task if accumulate_all is None else task[0])), uses, program.plain)
+            partial = grad(*(task if accumulate_all is None else task[0]))
+            for index, coef in uses:
+                sums[index] = partial if index in plain else _added(sums.get(index), coef * partial)
         for message in due:
             send(message, sums.pop(message.index))
 
 
-def _add(sums: dict[int, Any], partial: Any, uses: tuple[tuple[int, complex], ...], plain: frozenset[int]) -> None:
-    for index, coef in uses:
-        if index in plain:
-            sums[index] = partial
-        elif index in sums:  # in place, for the first one is always a product and never the problem's own array
-            sums[index] += coef * partial
-        else:
-            sums[index] = coef * partial
+def _added(total: Any, product: Any) -> Any:
+    """In place, for the first one is always a product and never the problem's own array."""
+    if total is None:
+        return product
+    total += product
+    return total
 
 
 def _hold(program: Program, grad: Grad, send: Send, stopped: Callable[[], bool]) -> None:
