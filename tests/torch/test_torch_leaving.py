@@ -1,5 +1,6 @@
 """Numbers that are on their way before all of them are known: the beginning of a message, and parameters piece by piece."""
 
+import os
 import threading
 
 import numpy as np
@@ -8,7 +9,11 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from unstraggle import codes
+from unstraggle.engines.local_worker import NOTE, PART
+from unstraggle.runtime.message import Message
 from unstraggle.torch import pinned
+from unstraggle.torch.device_gather import DeviceGather
 from unstraggle.torch.leaving import Leaving
 from unstraggle.torch.pinned import Pinned, merged, pieces
 
@@ -140,7 +145,6 @@ def test_a_worker_waits_for_each_piece_of_its_round(way):
     other._area = way._area
     other.join(0, sides, {})
     on_a_device(way).lend(1).copy_(torch.arange(40.0))
-    way._marks[1, 1:] = 99  # of a later round: only the first piece is missing
     got = []
     worker = threading.Thread(target=lambda: got.append(other.params(1).clone()), daemon=True)
     worker.start()
@@ -159,6 +163,8 @@ def test_the_rounds_of_a_side_are_told_apart(way):
 
 
 def test_what_has_left_is_not_copied_again(way):
+    said = []
+    way.leaving(lambda *what: said.append(what))
     total = way.begin(0)
     total += 1
     way.leave(total, 16)
@@ -174,6 +180,69 @@ def test_what_has_left_is_not_copied_again(way):
     assert way._rooms[0].tolist() == [3.0] * DIM
     way.deliver(0, torch.full((DIM,), 4.0))
     assert way._rooms[0].tolist() == [4.0] * DIM
+    assert said == [(0, 16), (0, 16), (0, 0)]
+
+
+def test_the_master_hears_only_of_what_has_left(way):
+    class Event:
+        done = False
+
+        def query(self):
+            return self.done
+
+    said = []
+    way.leaving(lambda *what: said.append(what))
+    total, first = way.begin(0), Event()
+    way._leaving.append((0, 8, first))  # a copy that the device has not done yet
+    way.leave(total, 16)
+    assert said == []
+    first.done = True
+    way.leave(total, 24)
+    assert said == [(0, 8), (0, 16), (0, 24)]
+
+
+def test_a_device_takes_the_beginning_of_a_message_before_the_end():
+    slots = [torch.arange(4.0), torch.arange(4.0)]
+    gather = DeviceGather(codes.uncoded(2), 4, slots, torch.device("cpu"))
+    gather.hasten(0, 2)
+    slots[0][:2] = 9.0  # too late
+    gather.hasten(1, 3)
+    gather.hasten(1, 0)  # the worker begins again
+    gather.hasten(1, 3)
+    slots[1][:] = 7.0
+    gather.hasten(1, 1)  # another one does, in its place
+    gather.add([Message(w, w, 0, 0.0, slots[w].numpy().view(np.uint8)) for w in (0, 1)])
+    gather.hasten(0, 1)  # a note that comes late changes nothing
+    found = gather.finish(np.array([[1.0, 100.0]]))[0]
+    assert found.tolist() == [700.0, 701.0, 702.0, 703.0]
+    gather.hasten(0, 2)
+    gather.clear()
+    gather.hasten(0, 2)
+    gather.clear()
+    slots[0][:2] = 8.0
+    gather.add([Message(0, 0, 0, 0.0, slots[0].numpy().view(np.uint8))])
+    assert gather.finish(np.array([[1.0, 0.0]]))[0].tolist() == [8.0, 8.0, 2.0, 3.0]
+
+
+class Hastened:
+    """A gather that is told what has left."""
+
+    def __init__(self):
+        self.parts = []
+
+    def hasten(self, *part):
+        self.parts.append(part)
+
+
+def test_notes_of_parts_go_to_who_adds_and_are_no_events():
+    with coded(mlp(), scheme="uncoded(2)", engine="local", engine_options={"way": "ipc"}) as run:
+        run.backward()
+        engine, run.master.engine._gather = run.master.engine, Hastened()
+        for round, upto in ((engine._round, 5), (engine._round - 1, 6), (engine._round, 0)):
+            os.write(engine._notes, NOTE.pack(PART, 0, round, 1, upto))
+        assert engine.next(engine.clock()) == []
+        assert engine._gather.parts == [(1, 5), (1, 0)]
+        assert run.backward().exact
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

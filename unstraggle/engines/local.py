@@ -39,7 +39,7 @@ from .local_start import (
     places,
     wait_until_free,
 )
-from .local_worker import FAILED, FINISHED, NOTE, ORDER, READY, SENT
+from .local_worker import FAILED, FINISHED, NOTE, ORDER, PART, READY, SENT
 from .nursery import Nursery
 from .shared import PROGRAM, Area, Board, Letter
 from .starter import Starter
@@ -90,6 +90,7 @@ class Local:
         self._restarts, self._heartbeat, self._threads = restarts, heartbeat, threads
         self._start_within, self._method, self._kind = start_within, start_method, way
         self._way: Any = None
+        self._gather: Any = None
         self._seats: list[Seat] = []
         self._origin = time.monotonic()
         self._round, self._pull = -1, False
@@ -160,7 +161,8 @@ class Local:
             self._sides = [self._way.lend(side) for side in (0, 1)]
 
     def gather(self, code: Code) -> Any:
-        return None if self._way is None else self._way.gather(code)
+        self._gather = None if self._way is None else self._way.gather(code)
+        return self._gather
 
     def lend(self, round: int) -> Any:
         """The side of the round. Who still reads it is two rounds late, and knows that it is overwritten from now on."""
@@ -248,7 +250,7 @@ class Local:
             area.close()
         self._areas = ()
         del self._board, self._sides, self._frames
-        self._way = None
+        self._way = self._gather = None
 
     # Starting
 
@@ -354,6 +356,10 @@ class Local:
             return
         if self._roster.hung:
             self._hear(worker)
+        if kind == PART:
+            if round == self._round and self._gather is not None:
+                self._gather.hasten(index, epoch)
+            return
         self._events.append(self._news(kind, worker, round, index, epoch, now - self._origin))
 
     def _news(self, kind: int, worker: int, round: int, index: int, epoch: int, clock: float) -> Incoming:

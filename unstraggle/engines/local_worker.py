@@ -37,9 +37,10 @@ ORDER = struct.Struct("<qqd?3xIQdQ")
 the hold of its job."""
 
 NOTE = struct.Struct("<IIqII")
-"""kind, worker, round, message or task, epoch: shorter than PIPE_BUF, so that notes of different workers never mix."""
+"""kind, worker, round, message or task, epoch or how much of it: shorter than PIPE_BUF, so that notes of different workers
+never mix."""
 
-READY, SENT, FAILED, FINISHED = 1, 2, 3, 4
+READY, SENT, FAILED, FINISHED, PART = 1, 2, 3, 4, 5
 LONG = 1 << 16
 """Bytes of a payload from which on it is worth it to add it up where it will stand."""
 BEAT = 0.25
@@ -195,7 +196,7 @@ class Worker:
         if self._way is not None:
             rooms = {m: np.frombuffer(room, np.uint8) for m, room in self._rooms.items()}
             self._way.join(self.number, list(self._params), rooms)
-            problem.along(self._way)
+            problem.along(self._way, lambda index, upto: self.note(PART, self._round, index, upto))
 
     def next_job(self) -> Job | None:
         """Wait for orders and take the newest: who lags behind skips rounds. None when the master has closed or is gone."""

@@ -107,8 +107,9 @@ class Travels(Protocol):
         """Where parameters and messages stand, as `torch.ways` has it; None: in memory of the host, as those of others."""
         ...
 
-    def along(self, way: Any) -> None:
-        """Asked once, on a worker, when it has joined the way."""
+    def along(self, way: Any, say: Callable[[int, int], None]) -> None:
+        """Asked once, on a worker, when it has joined the way. say(message, upto): tells the master that the numbers of a
+        message stand in their place up to there; 0: none do, any more."""
         ...
 
 

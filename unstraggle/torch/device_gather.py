@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ class DeviceGather:
         away = home is not None and home.type == "cuda"
         self._stream = torch.cuda.Stream(home) if away else None  # type: ignore[no-untyped-call]
         self._copies: dict[int, Tensor] = {}
+        self._hastened: dict[int, int] = {}
         self._coming: Tensor | None = None
         self.finite = True
         self.clear()
@@ -38,6 +40,14 @@ class DeviceGather:
     def clear(self) -> None:
         """Forget the messages: a new round starts."""
         self._here: dict[int, Tensor] = {}
+        self._hastened = {}
+
+    def hasten(self, index: int, upto: int) -> None:
+        """The numbers of a message that is still computed stand in their place up to here: copy them. 0: none do, any more."""
+        if self._home is not None and index not in self._here:
+            begin = self._hastened.get(index, 0)
+            self._copy(index, slice(begin if begin < upto else 0, upto))
+            self._hastened[index] = upto
 
     def check(self, message: Message) -> None:
         """Refuse a message that is not what the code says, or whose envelope was damaged."""
@@ -107,8 +117,12 @@ class DeviceGather:
         return device_sum(out, [factor * float(row[m]) for m in terms], [self._here[m] for m in terms])
 
     def _copied(self, index: int) -> Tensor:
-        """A message on the way to the device of the sum."""
+        """A message on the way to the device of the sum; the beginning of it may be there."""
+        return self._copy(index, slice(self._hastened.pop(index, 0), self._dim))
+
+    def _copy(self, index: int, where: slice) -> Tensor:
         if index not in self._copies:
             self._copies[index] = torch.empty(self._dim, dtype=self._slots[0].dtype, device=self._home)
-        with torch.cuda.stream(self._stream):
-            return self._copies[index].copy_(self._slots[index], non_blocking=True)
+        with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+            self._copies[index][where].copy_(self._slots[index][where], non_blocking=True)
+        return self._copies[index]

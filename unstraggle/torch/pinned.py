@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
@@ -24,6 +25,8 @@ from .leaving import Leave
 
 log = logging.getLogger("unstraggle")
 
+Say = Callable[[int, int], None]
+"""say(message, upto): its numbers have left up to there."""
 PIECE, PIECES = 1 << 24, 8
 """Bytes of a piece, at least, and pieces of a vector, at most: while one is written, the one before is read."""
 
@@ -32,7 +35,7 @@ class Pinned:
     """Memory of the host, registered once by every process; sums on the master's device.
 
     Parameters go in pieces: the master's device marks each that it has written, and workers copy it then, while the next one is
-    on its way. The beginning of a message may leave while the rest of it is computed.
+    on its way. The beginning of a message leaves while the rest of it is computed, and the master's device takes what has left.
 
     home: where the master's model is; on a CPU, the host adds up, and only workers copy.
     """
@@ -56,6 +59,8 @@ class Pinned:
         self._registered: list[int] = []
         self._marks: Any = None
         self._side: Any = None
+        self._leaving: deque[tuple[int, int, Any]] = deque()
+        self._say: Say = lambda index, upto: None
 
     # The master's end
 
@@ -124,11 +129,13 @@ class Pinned:
         self._gone[index] = 0
         return self._sums[index].zero_()
 
-    def leaving(self) -> tuple[Leave, int] | None:
+    def leaving(self, say: Say) -> tuple[Leave, int] | None:
+        self._say = say
         return self.leave, len(self._pieces) - 1
 
     def leave(self, total: Tensor, upto: int) -> None:
-        """The numbers of a message are known up to a place: they may leave, beside what is computed. 0: none are, any more."""
+        """The numbers of a message are known up to a place: they may leave, beside what is computed. 0: none are, any more.
+        The master hears of those that have left."""
         index = next((m for m, one in self._sums.items() if one.data_ptr() == total.data_ptr()), None)
         if index is None:
             return
@@ -136,7 +143,13 @@ class Pinned:
             where = slice(self._gone[index], upto)
             with self._aside():
                 self._rooms[index][where].copy_(total[where], non_blocking=True)
+                self._leaving.append((index, upto, None if self._side is None else self._side.record_event()))
+        elif self._gone[index]:
+            self._leaving.clear()
+            self._say(index, 0)
         self._gone[index] = upto
+        while self._leaving and (self._leaving[0][2] is None or self._leaving[0][2].query()):
+            self._say(*self._leaving.popleft()[:2])
 
     def deliver(self, index: int, numbers: Any) -> None:
         given, own = torch.as_tensor(numbers), self._sums.get(index)
@@ -145,6 +158,7 @@ class Pinned:
         wait_for(self._device)
         if self._side is not None:
             self._side.synchronize()
+        self._leaving.clear()
 
     def _aside(self) -> Any:
         """On a stream of its own, after all that was asked of the device before."""

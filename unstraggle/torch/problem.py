@@ -94,9 +94,9 @@ class TorchProblem:
 
         return way_of(self.how.devices, self.how.home, code, self.dim, self.dtype, kind)
 
-    def along(self, way: Any) -> None:
+    def along(self, way: Any, say: Callable[[int, int], None]) -> None:
         """On a worker: this is the way that was opened. Where messages may leave bit by bit, they do."""
-        self.replica.leave = way.leaving()
+        self.replica.leave = way.leaving(say)
 
     def aside(self) -> contextlib.AbstractContextManager[None]:
         """Work on the device that does not wait for what another thread has asked of it, and is done at the end."""

@@ -28,7 +28,7 @@ from .cudart import wait_for
 from .device_gather import DeviceGather
 from .layout import torch_type
 from .leaving import Leave
-from .pinned import Pinned
+from .pinned import Pinned, Say
 
 log = logging.getLogger("unstraggle")
 
@@ -105,8 +105,8 @@ class Ipc:
         """Zeros where a message will stand."""
         return self._numbers[2 + index].zero_()
 
-    def leaving(self) -> tuple[Leave, int] | None:
-        """How messages leave bit by bit, and how many times; None: they need not leave at all."""
+    def leaving(self, say: Say) -> tuple[Leave, int] | None:
+        """How messages leave bit by bit, and how many times; None: they need not leave at all. say: tells the master."""
         return None
 
     def deliver(self, index: int, numbers: Any) -> None:
