@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from unstraggle.engines import local_worker
 from unstraggle.runtime import gather, master
 from unstraggle.runtime.serve import Job, run, share_of
-from unstraggle.torch import Coded
+from unstraggle.torch import Coded, outgoing
 
 from .way_models import perceptron, points
 
@@ -115,8 +115,14 @@ def watched(dim: int, seen: Counter[str]) -> Iterator[None]:
             seen["zeros in the slot"] += 1
         return found
 
+    def out(vectors: Any) -> bool:
+        seen["parameters out, and a look at them"] += sum(len(to) for to, _ in vectors) >= 0.99 * dim
+        return copied(vectors)
+
     old_put, old_begin, copyto = local_worker.Worker._put, local_worker.Worker.begin, np.copyto
+    copied = outgoing.copied
     with (
+        patch.object(outgoing, "copied", out),
         patch.object(gather, "settled_sum", count("weighted sum", 0)(gather.settled_sum)),
         patch.object(master, "finite", count("look at parameters", 0)(master.finite)),
         patch.object(np, "copyto", count("copy", 0)(copyto)),

@@ -5,6 +5,10 @@ import pytest
 import torch
 from torch import nn
 
+from unstraggle.errors import Invalid
+from unstraggle.torch.layout import layout_of
+from unstraggle.torch.outgoing import Outgoing
+
 from ..torch_models import coded, mlp, table
 
 
@@ -62,3 +66,58 @@ def test_parameters_are_written_once_into_the_memory_of_the_workers():
             run.backward()
             with torch.no_grad():
                 model.bias += 1
+
+
+def flat_of(model):
+    layout = layout_of(model, loss=False)
+    return Outgoing(layout), np.zeros(layout.dim, layout.dtype), list(layout.tensors(model).values()), layout
+
+
+def assert_written(outgoing, flat, tensors, layout):
+    """As torch copies them, whatever the order in memory."""
+    pieces = layout.cut(torch.from_numpy(flat), tensors)
+    flat[:] = 7
+    found = outgoing.write(flat, tensors)
+    assert all(torch.equal(piece, tensor) for piece, tensor in zip(pieces, tensors, strict=True))
+    return found
+
+
+@pytest.mark.parametrize("width", [3, 200])  # 200: long enough for a kernel
+def test_outgoing_parameters_are_looked_at_while_they_are_written(width):
+    outgoing, flat, tensors, layout = flat_of(nn.Linear(width, width))
+    assert assert_written(outgoing, flat, tensors, layout) is True
+    with torch.no_grad():
+        tensors[-1][0] = float("nan")
+    assert outgoing.write(flat, tensors) is False and np.isnan(flat).any()
+    with torch.no_grad():
+        tensors[-1][0] = float("inf")
+    assert outgoing.write(flat, tensors) is False
+    with torch.no_grad():
+        tensors[-1][0] = torch.finfo(torch.float32).max
+    assert assert_written(outgoing, flat, tensors, layout) is True
+
+
+def test_outgoing_parameters_may_move_between_steps_and_lie_in_any_order():
+    outgoing, flat, tensors, layout = flat_of(nn.Conv2d(16, 64, 5).to(memory_format=torch.channels_last))
+    assert assert_written(outgoing, flat, tensors, layout) is True
+    for p in tensors:
+        p.data = torch.randn_like(p)  # elsewhere, in the same order
+    assert assert_written(outgoing, flat, tensors, layout) is True
+    for p in tensors:
+        p.data = torch.randn(p.shape)  # elsewhere, and no longer with channels last
+    assert assert_written(outgoing, flat, tensors, layout) is None
+    tensors[-1].data = torch.randn(1).expand(tensors[-1].shape)
+    assert assert_written(outgoing, flat, tensors, layout) is None
+    for p in tensors:
+        p.data = torch.randn(p.shape).contiguous(memory_format=torch.channels_last) if p.ndim == 4 else torch.randn(p.shape)
+    assert assert_written(outgoing, flat, tensors, layout) is True
+
+
+@pytest.mark.parametrize("width", [3, 3000])
+def test_parameters_that_are_not_finite_are_refused(width):
+    model = nn.Linear(6, width)
+    with coded(model, data=table(), scheme="uncoded(2)", loss_fn=lambda y, t: y.sum() * 0) as run:
+        with torch.no_grad():
+            model.weight[0, 0] = float("inf")
+        with pytest.raises(Invalid, match="parameters must be finite"):
+            run.backward()

@@ -37,6 +37,7 @@ from .info import Info, info_of
 from .launch import require_one_master
 from .layout import trainable
 from .notice import Notice
+from .outgoing import Outgoing
 from .parts import partitions
 from .problem import TorchProblem
 from .replica import roots
@@ -181,6 +182,7 @@ class Coded:
         """What a step builds on."""
         self._turn, self._names = self.losses[0], frozenset(self.layout.names)
         self._factor, self._sums = 1.0, np.zeros(0)
+        self._fine: bool | None = None
         self._coming: tuple[int, list[tuple[Tensor, Tensor]]] | None = None
         self._second: dict[Tensor, Tensor] = {}
         self.take(self.code)
@@ -194,7 +196,7 @@ class Coded:
         statistics = {f"model.{name}" for name in self.layout.statistics}
         self._watch = Watch(roots(self.model, self.problem.loss_fn), statistics)
         self._tree = self._watch.trees["model"]
-        self._rooms: dict[int, list[Tensor]] = {}
+        self._outgoing = Outgoing(self.layout)
         return self.problem
 
     # A step
@@ -212,8 +214,8 @@ class Coded:
         context, samples = self._told(step), self.batches.size(step)
         known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
         scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
-        told: dict[str, Any] = {"delays": delays, "context": context}
-        estimate = self.master.gradient(self._params(), step, scaling=scaling, meanwhile=self._prepare, **told)
+        params, told = self._params(), {"delays": delays, "context": context, "finite": self._fine}
+        estimate = self.master.gradient(params, step, scaling=scaling, meanwhile=self._prepare, **told)
         value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:
             self._fill(estimate, step)
@@ -274,7 +276,6 @@ class Coded:
 
     # Parameters out, gradients in
 
-    @torch.no_grad()
     def _params(self) -> Any:
         """(dim,) the head and the parameters as they are now, written where workers read them."""
         now = {name for name, p in self._tree.known().items() if p.requires_grad}  # the watch has just looked
@@ -284,11 +285,7 @@ class Coded:
                 "Make another Coded after freezing or unfreezing, and load its state."
             )
         flat, every = self.master.room(), self._tree.tensors()
-        tensors = [every[name] for name in self.layout.places]
-        at = flat.ctypes.data if isinstance(flat, np.ndarray) else flat.data_ptr()
-        if at not in self._rooms:
-            self._rooms[at] = self.layout.cut(torch.as_tensor(flat), tensors)
-        torch._foreach_copy_(self._rooms[at], tensors)
+        self._fine = self._outgoing.write(flat, [every[name] for name in self.layout.places])
         return flat
 
     def _scale(self, head: Any, samples: int) -> float:
