@@ -61,7 +61,8 @@ def copied(vectors: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> bool:
     (False, array([ 1., nan]))
     """
     if sum(len(out) for out, _ in vectors) >= SHORT:
-        return all([_by_threads(out, [1.0], [values], True, 1.0) for out, values in vectors])
+        fine = [_by_threads(out, [1.0], [values], True, 1.0) for out, values in vectors]
+        return all(fine)
     for out, values in vectors:
         np.copyto(out, values)
     return all(finite(values) for _, values in vectors)

@@ -19,8 +19,8 @@ Vectors = list[tuple[NDArray[Any], NDArray[Any]]]
 class Outgoing:
     """Writes tensors into flat vectors, and sees in the same pass whether all numbers are finite.
 
-    Not by torch where it can be helped: its threads sleep by then, and to wake them takes longer than to copy a million numbers.
-    What is needed for that is prepared once for each vector, and again when a tensor lies elsewhere.
+    Not by torch where it can be helped: its threads sleep by then, and to wake them takes longer than to copy a million
+    numbers. What is needed for that is prepared once for each vector, and again when a tensor lies elsewhere.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -45,7 +45,8 @@ class Outgoing:
         now = [(tensor.data_ptr(), tensor.stride()) for tensor in tensors]
         if at not in self._vectors or self._vectors[at][0] != now:
             pairs = list(zip(self._pieces[at], tensors, strict=True))
-            found = [(_vector(piece), _vector(tensor)) for piece, tensor in pairs] if all(_fits(*pair) for pair in pairs) else []
+            fit = all(_fits(piece, tensor) for piece, tensor in pairs)
+            found = [(_vector(piece), _vector(tensor)) for piece, tensor in pairs] if fit else []
             self._vectors[at] = now, found
         return self._vectors[at][1]
 

@@ -22,6 +22,8 @@ from .watch import put
 Loss = Callable[[Any, Any], Any]
 REMEMBERED = 16
 """Places in memory whose views are kept."""
+LARGE = 1 << 15
+"""Numbers of a parameter from which on its first gradient is written over what there is: a call for each costs more below."""
 
 
 class Replica:
@@ -37,6 +39,7 @@ class Replica:
         self.stays = self.opened = False
         self._side: Any = None
         self._fresh = 0
+        self._unwritten: dict[Tensor, Tensor] = {}
 
     # Opening
 
@@ -62,6 +65,9 @@ class Replica:
         self._loaded: Any = None
         self._places: dict[int, list[Tensor]] = {}
         self.apart = self.device.type != "cpu"
+        self._large = {p for p in self.params.values() if p.numel() >= LARGE}
+        for p in self._large:
+            p.register_post_accumulate_grad_hook(self._write)
         self.opened = True
 
     def _flatten(self) -> None:
@@ -171,17 +177,39 @@ class Replica:
             return np.zeros(self.layout.dim, self.layout.dtype)
         return torch.zeros_like(self.flat)
 
-    def collect(self, flat: Tensor, fresh: bool) -> list[Tensor]:
+    def collect(self, flat: Tensor, fresh: bool, over: bool = False) -> list[Tensor]:
         """Let backward passes add to a vector: views of it, which are the parameters' gradients unless these stay apart. fresh:
-        it was made for this message."""
+        it was made for this message. over: what stands there does not count."""
         self._fresh = flat.data_ptr() if fresh else self._fresh
         views = self._views(flat)
         for p, grad in zip(self.params.values(), views, strict=True):
             p.grad = None if self.apart else grad  # a pass that was left may have left gradients
+        self._unwritten = {}
+        if over:
+            self._write_over(views)
         return views
+
+    def _write_over(self, views: list[Tensor]) -> None:
+        """Let the first gradients of large parameters be copied to their views, in place of zeros and a sum."""
+        places = dict(zip(self.params.values(), views, strict=True))
+        self._unwritten = {p: view for p, view in places.items() if p in self._large}
+        for p in self._unwritten:
+            p.grad = None
+        small = [view for p, view in places.items() if p not in self._large]
+        if small:
+            torch._foreach_zero_(small)
+
+    def _write(self, p: Tensor) -> None:
+        """The gradient of a parameter has come: the first one is copied, and those that follow are added."""
+        view = self._unwritten.pop(p, None)
+        if view is not None and p.grad is not None:
+            p.grad = view.copy_(p.grad.to_dense())
 
     def collected(self, views: list[Tensor]) -> None:
         """Add what stayed apart, all at once: on accelerators an addition for each parameter takes longer. Let go of it."""
+        for view in self._unwritten.values():  # of parameters that no loss has reached
+            view.zero_()
+        self._unwritten = {}
         pairs = [(view, p.grad) for view, p in zip(views, self.params.values(), strict=True) if p.grad is not None]
         if self.apart and pairs:
             torch._foreach_add_([view for view, _ in pairs], [grad for _, grad in pairs])
