@@ -181,3 +181,21 @@ def test_a_slice_is_added_to_zeros():
         total = np.full(37, 7, problem.dtype)
         assert problem.overwrite(total)
         assert np.array_equal(problem.accumulate(params, 0, where, 0, 1.0, total), expected)
+
+
+@pytest.mark.parametrize(("scheme", "known"), [("uncoded(2)", True), ("cyclic_repetition(4, s=1)", False)])
+def test_gradients_are_cut_while_workers_compute_where_it_is_known_where_they_will_be(scheme, known):
+    """And only then: weights that depend on who came are known at the end."""
+    model, seen = mlp(), []
+    with coded(model, data=table(), scheme=scheme) as run:
+        prepare = run._prepare
+        run._prepare = lambda: (prepare(), seen.append(run._coming))
+        run.backward()
+        assert (seen[0] is not None) is known and run._coming is None
+        if known:
+            assert all(p.grad is grad for p, grad in seen[0][1])
+        first = [p.grad.clone() for p in model.parameters()]
+        kept = [p.grad for p in model.parameters()]
+        model.zero_grad()
+        run.backward()
+        assert all(torch.equal(old, same) for old, same in zip(kept, first, strict=True))  # somebody has them still

@@ -157,10 +157,9 @@ class Master:
         return self._own if lent is None else lent
 
     def coming(self) -> Any:
-        """(tracks, dim) where the gradient of the round that runs will be, where the engine adds messages up on a device; else
-        None. Of codes with one track."""
-        where = getattr(self._gathers[1], "coming", None) if self._gathers is not None else None
-        return None if where is None else where()
+        """(tracks, dim) where the gradient of the round that runs will be, where that is known; else None. Of codes with one
+        track."""
+        return None if self._gathers is None else self._gathers[1].coming()
 
     def _order(self, values: NDArray[Any], step: int | None, delays: NDArray[np.float64] | None, context: bytes) -> Order:
         """The order of the next round."""

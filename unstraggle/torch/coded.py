@@ -310,9 +310,10 @@ class Coded:
     def _prepare(self) -> None:
         """While workers compute: cut what will be the gradient, where it is known where that will be."""
         coming = None if self._draft.unused.get(self._turn) else self.master.coming()
-        pairs = [] if coming is None else self._cut(coming[0])
+        first = None if coming is None else torch.as_tensor(coming[0])
+        pairs = [] if first is None else self._cut(first)
         alike = all(p.device == grad.device and p.stride() == grad.stride() for p, grad in pairs)
-        self._coming = (coming.data_ptr(), pairs) if coming is not None and alike else None
+        self._coming = (first.data_ptr(), pairs) if first is not None and alike else None
 
     def _metrics(self, estimate: Estimate) -> dict[str, float]:
         """Sums over the batch, by name."""
