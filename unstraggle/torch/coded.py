@@ -214,7 +214,8 @@ class Coded:
         context, samples = self._told(step), self.batches.size(step)
         known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
         scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
-        params, told = self._params(), {"delays": delays, "context": context, "finite": self._fine}
+        params = self._params()
+        told: dict[str, Any] = {"delays": delays, "context": context, "finite": self._fine}
         estimate = self.master.gradient(params, step, scaling=scaling, meanwhile=self._prepare, **told)
         value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:

@@ -59,4 +59,4 @@ def _fits(piece: Tensor, tensor: Tensor) -> bool:
 
 def _vector(tensor: Tensor) -> NDArray[Any]:
     """A tensor that fills its memory, in the order of that."""
-    return tensor.detach().as_strided((tensor.numel(),), (1,)).numpy()  # type: ignore[no-any-return]
+    return tensor.detach().as_strided((tensor.numel(),), (1,)).numpy()

@@ -67,7 +67,7 @@ class Replica:
         self.apart = self.device.type != "cpu"
         self._large = {p for p in self.params.values() if p.numel() >= LARGE}
         for p in self._large:
-            p.register_post_accumulate_grad_hook(self._write)
+            p.register_post_accumulate_grad_hook(self._write)  # type: ignore[no-untyped-call]
         self.opened = True
 
     def _flatten(self) -> None:
