@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..adaptive.trial import STEPS, Trial
+from ..codes import uncoded
 from ..doors import door
 from ..engines.base import Engine
 from ..errors import Invalid
@@ -39,6 +40,7 @@ from .layout import trainable
 from .notice import Notice
 from .outgoing import Outgoing
 from .parts import partitions
+from .probe import PassCost, probed
 from .problem import TorchProblem
 from .replica import roots
 from .samplers import Sampled
@@ -66,7 +68,8 @@ class Coded:
     `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight; or "adaptive":
     whichever is best by the run's own steps, and changed when the cluster changes, see `AdaptiveMaster`; or "balanced": work by
     the speeds in `latency`, without copies. worth: the least share of a step that "auto" should save. trial: on so many steps
-    what `plan.auto` advises is tried, and waiting for all beside it, before it is believed (`Trial`); 0: at once.
+    what `plan.auto` advises is tried, and waiting for all beside it, before it is believed (`Trial`); 0: at once. Where a trace
+    does not tell what a pass costs however few samples it has, "auto" measures that before the start, on "local" (`run.cost`).
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
     batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. batches: a
     sampler or batch sampler of your own, see `Sampled`; a `DataLoader` in place of the dataset says all of that. accumulate: so
@@ -150,18 +153,31 @@ class Coded:
         given = Given.of(dataset, batch_size, batches, collate)
         require_dealt(scheme, "Shards" if given.streams else parts, stop)
         size = sum(p.numel() for p in trainable(model).values())
-        with notice.during("planning the code"):
-            code, planned, saving, self.advised = resolve(scheme, workers, latency, size, given.of_a_step, worth)
-        rows = partitions(given.samples, given.parts(parts, code.k), code.shares, seed)
-        require_pieces(accumulate, micro_batch, code)
-        self.batches = given.drawn(rows, code.shares, accumulate, seed, (shuffle and not given.streams, drop_last))
         how = {"seed": seed, "forward": forward, "autocast": autocast, "micro": micro_batch}
-        layout, computed = layout_and_how(model, loss_fn, code, device, statistics, **how)
-        usable(model, loss_fn, forward)
         self.context, self.losses = dict(context or {}), names_of(forward)
+        usable(model, loss_fn, forward)
+
+        def drafted(code: Code) -> tuple[Any, Draft]:
+            rows = partitions(given.samples, given.parts(parts, code.k), code.shares, seed)
+            batches = given.drawn(rows, code.shares, accumulate, seed, (shuffle and not given.streams, drop_last))
+            layout, computed = layout_and_how(model, loss_fn, code, device, statistics, **how)
+            data = source(given.dataset, rows, given.collate)
+            return rows, Draft(model, loss_fn, data, batches, layout, computed, code, self._values)
+
+        self.cost: PassCost | None = None
+
+        def task_cost() -> float | None:
+            known = check and engine == "local" and given.batches is None  # else workers may be unlike this machine
+            problem = drafted(uncoded(workers or 1))[1].problem() if known else None
+            self.cost = None if problem is None else probed(problem, int((engine_options or {}).get("threads", 1)))
+            return None if self.cost is None else self.cost.fixed
+
+        with notice.during("planning the code"):
+            code, planned, saving, self.advised = resolve(scheme, workers, latency, size, given.of_a_step, worth, task_cost)
+        require_pieces(accumulate, micro_batch, code)
         require_turns(forward, loss_fn, self.context, len(code.blocks))
-        data = source(given.dataset, rows, given.collate)
-        draft = Draft(model, loss_fn, data, self.batches, layout, computed, code, self._values)
+        rows, draft = drafted(code)
+        self.batches = draft.batches
         with notice.during("computing a few samples, to see what the loss is; check=False leaves that out"):
             draft = draft.checked(reduction, check, statistics, carried)
             self._draft = draft.for_workers(read_ahead, one_pass, check, statistics)
