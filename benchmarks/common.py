@@ -11,7 +11,8 @@ from typing import Any
 from unstraggle.app.bench.timing import best_of as best_of
 from unstraggle.app.bench.timing import processor
 
-RESULTS = Path(__file__).parent / "results"
+REPOSITORY = Path(__file__).parent.parent
+RESULTS = REPOSITORY / "benchmarks" / "results"
 
 
 def save(name: str, result: dict[str, Any]) -> None:

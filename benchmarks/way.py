@@ -1,7 +1,9 @@
 """What a gradient's way costs on a CPU: passes over memory, counted, and time beyond computing, beside DDP on the same batches.
 
 Two workers, perceptrons of 1, 10 and 50 million parameters. beyond: backward() less the tasks of the message that ended the
-round, in copies of the gradient. Ratios are of one run, by turns. On a GPU: python -m benchmarks.way_gpu.
+round, in copies of the gradient: one that is repeated, so that up to 10 million parameters it stays in the cache. cold: in
+copies of vectors that were not touched for long. floor: the same of three bare processes, see way_floor. Ratios are of one run,
+by turns. On a GPU: python -m benchmarks.way_gpu.
 """
 
 import os
@@ -21,10 +23,12 @@ from unstraggle.torch import Coded
 
 from . import way_count
 from .common import best_of, save
+from .way_floor import floor
 from .way_models import perceptron, points
 
 WIDTHS = {"1 M": 960, "10 M": 3120, "50 M": 7030}
 BATCH, WARM, STEPS = 64, 3, 12
+COLD = 1 << 28
 
 
 def passes() -> dict[str, dict[str, int]]:
@@ -46,11 +50,11 @@ def median_step(step: Callable[[], Any]) -> float:
     return statistics.median(seconds)
 
 
-def coded(width: int) -> tuple[float, float]:
-    """Seconds of a step with two workers, and of `backward()` beyond computing."""
+def coded(width: int) -> tuple[float, float, float]:
+    """Seconds of a step with two workers, of `backward()` beyond computing, and of computing."""
     torch.manual_seed(0)
     model = perceptron(width)
-    optimizer, beyond = torch.optim.SGD(model.parameters(), lr=1e-3), []
+    optimizer, beyond, computing = torch.optim.SGD(model.parameters(), lr=1e-3), [], []
     with Coded(model, nn.CrossEntropyLoss(), points(), scheme="none", workers=2, batch_size=BATCH, check=False) as run:
 
         def step() -> None:
@@ -58,9 +62,10 @@ def coded(width: int) -> tuple[float, float]:
             began = time.perf_counter()
             info = run.backward()
             beyond.append(time.perf_counter() - began - info.split.compute)
+            computing.append(info.split.compute)
             optimizer.step()
 
-        return median_step(step), statistics.median(beyond[WARM:])
+        return median_step(step), statistics.median(beyond[WARM:]), statistics.median(computing[WARM:])
 
 
 def ddp(width: int) -> float:
@@ -92,19 +97,35 @@ def _rank(rank: int, width: int, meet: str, out: str) -> None:
     dist.destroy_process_group()
 
 
+def cold_copy(size: int) -> float:
+    """Median seconds to copy a vector that is in no cache to another: COLD bytes are touched in between."""
+    vectors = [np.ones(size, np.float32) for _ in range(2 * max(3, COLD // (8 * size)))]
+    seconds = []
+    for source, target in zip(vectors[::2], vectors[1::2], strict=True):
+        began = time.perf_counter()
+        np.copyto(target, source)
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds)
+
+
 def compared(name: str, width: int) -> dict[str, Any]:
     """A row of the table."""
     size = sum(p.numel() for p in perceptron(width).parameters())
     source, target = np.ones(size, np.float32), np.zeros(size, np.float32)
-    seconds, beyond = coded(width)
-    theirs, copy = ddp(width), best_of(lambda: np.copyto(target, source), 9)
+    seconds, beyond, computing = coded(width)
+    theirs, least = ddp(width), floor(size, computing)
+    copy, cold = best_of(lambda: np.copyto(target, source), 9), cold_copy(size)
     row = {
         "model": name,
         "parameters": size,
         "coded_ms": round(1e3 * seconds, 2),
         "ddp_ms": round(1e3 * theirs, 2),
         "coded_over_ddp": round(seconds / theirs, 3),
+        "beyond_ms": round(1e3 * beyond, 3),
         "beyond_in_copies": round(beyond / copy, 1),
+        "floor_in_copies": round(least / copy, 1),
+        "beyond_over_floor": round(beyond / least, 2),
+        "beyond_in_cold_copies": round(beyond / cold, 1),
     }
     print(row, flush=True)
     return row

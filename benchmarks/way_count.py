@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from unstraggle.engines import local_worker
 from unstraggle.runtime import gather, master
 from unstraggle.runtime.serve import Job, run, share_of
-from unstraggle.torch import Coded
+from unstraggle.torch import Coded, outgoing, replica
 
 from .way_models import perceptron, points
 
@@ -104,23 +104,44 @@ def watched(dim: int, seen: Counter[str]) -> Iterator[None]:
 
         return wrap
 
-    def put(self: Any, index: int, payload: Any, head: bytes) -> None:
+    def put(self: Any, index: int, round: int, payload: Any, *more: Any) -> None:
         if payload.ctypes.data != np.frombuffer(self._rooms[index], np.uint8).ctypes.data:
             seen["copy into the slot"] += 1
-        old_put(self, index, payload, head)
+        old_put(self, index, round, payload, *more)
+
+    def over(self: Any, views: Any) -> None:
+        write_over(self, views)
+        seen["gradients over what stood in the slot"] += 1
 
     def begin(self: Any, index: int) -> Any:
-        found = old_begin(self, index)
-        if found is not None:
-            seen["zeros in the slot"] += 1
+        overwrite, self._overwrite = self._overwrite, zeros(self._overwrite)
+        found, self._overwrite = old_begin(self, index), overwrite
         return found
 
+    def zeros(overwrite: Any) -> Any:
+        """Whether a problem writes over what stands in a slot; counts zeros where it does not."""
+
+        def asked(total: Any) -> bool:
+            able = overwrite is not None and overwrite(total)
+            seen.update([] if able else ["zeros in the slot"])
+            return able
+
+        return asked
+
+    def out(vectors: Any) -> bool:
+        seen["parameters out, and a look at them"] += sum(len(to) for to, _ in vectors) >= 0.99 * dim
+        return copied(vectors)
+
     old_put, old_begin, copyto = local_worker.Worker._put, local_worker.Worker.begin, np.copyto
+    copied, write_over = outgoing.copied, replica.Replica._write_over
     with (
+        patch.object(outgoing, "copied", out),
         patch.object(gather, "settled_sum", count("weighted sum", 0)(gather.settled_sum)),
+        patch.object(gather, "weighted_sum", count("weighted sum", 0)(gather.weighted_sum)),
         patch.object(master, "finite", count("look at parameters", 0)(master.finite)),
         patch.object(np, "copyto", count("copy", 0)(copyto)),
         patch.object(local_worker.Worker, "_put", put),
         patch.object(local_worker.Worker, "begin", begin),
+        patch.object(replica.Replica, "_write_over", over),
     ):
         yield

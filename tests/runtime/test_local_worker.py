@@ -114,6 +114,17 @@ def test_a_long_payload_is_added_up_where_the_master_reads_it():
     os.close(inbox)
 
 
+@pytest.mark.parametrize("able", [True, False])
+def test_a_problem_may_write_over_what_stands_there(able):
+    _, worker, _, inbox = long_worker()
+    worker._round, asked = 3, []
+    worker.begin(0)[:] = 7
+    worker._overwrite = lambda total: asked.append(total) or able
+    found = worker.begin(0)
+    assert asked[0] is found and bool(found.any()) is able
+    os.close(inbox)
+
+
 def test_short_payloads_and_those_of_other_sizes_have_no_such_place():
     assert long_worker(LONG // 8 - 1)[1].begin(0) is None
     _, worker, _, _ = long_worker()

@@ -5,6 +5,12 @@ import pytest
 import torch
 from torch import nn
 
+from unstraggle.errors import Invalid
+from unstraggle.runtime.serve import Abandoned
+from unstraggle.torch.layout import layout_of
+from unstraggle.torch.outgoing import Outgoing
+from unstraggle.torch.replica import LARGE
+
 from ..torch_models import coded, mlp, table
 
 
@@ -62,3 +68,134 @@ def test_parameters_are_written_once_into_the_memory_of_the_workers():
             run.backward()
             with torch.no_grad():
                 model.bias += 1
+
+
+def flat_of(model):
+    layout = layout_of(model, loss=False)
+    return Outgoing(layout), np.zeros(layout.dim, layout.dtype), list(layout.tensors(model).values()), layout
+
+
+def assert_written(outgoing, flat, tensors, layout):
+    """As torch copies them, whatever the order in memory."""
+    pieces = layout.cut(torch.from_numpy(flat), tensors)
+    flat[:] = 7
+    found = outgoing.write(flat, tensors)
+    assert all(torch.equal(piece, tensor) for piece, tensor in zip(pieces, tensors, strict=True))
+    return found
+
+
+@pytest.mark.parametrize("width", [3, 200])  # 200: long enough for a kernel
+def test_outgoing_parameters_are_looked_at_while_they_are_written(width):
+    outgoing, flat, tensors, layout = flat_of(nn.Linear(width, width))
+    assert assert_written(outgoing, flat, tensors, layout) is True
+    with torch.no_grad():
+        tensors[-1][0] = float("nan")
+    assert outgoing.write(flat, tensors) is False and np.isnan(flat).any()
+    with torch.no_grad():
+        tensors[-1][0] = float("inf")
+    assert outgoing.write(flat, tensors) is False
+    with torch.no_grad():
+        tensors[-1][0] = torch.finfo(torch.float32).max
+    assert assert_written(outgoing, flat, tensors, layout) is True
+
+
+def test_outgoing_parameters_may_move_between_steps_and_lie_in_any_order():
+    outgoing, flat, tensors, layout = flat_of(nn.Conv2d(16, 64, 5).to(memory_format=torch.channels_last))
+    assert assert_written(outgoing, flat, tensors, layout) is True
+    for p in tensors:
+        p.data = torch.randn_like(p)  # elsewhere, in the same order
+    assert assert_written(outgoing, flat, tensors, layout) is True
+    for p in tensors:
+        p.data = torch.randn(p.shape)  # elsewhere, and no longer with channels last
+    assert assert_written(outgoing, flat, tensors, layout) is None
+    tensors[-1].data = torch.randn(1).expand(tensors[-1].shape)
+    assert assert_written(outgoing, flat, tensors, layout) is None
+    for p in tensors:
+        p.data = torch.randn(p.shape).contiguous(memory_format=torch.channels_last) if p.ndim == 4 else torch.randn(p.shape)
+    assert assert_written(outgoing, flat, tensors, layout) is True
+
+
+@pytest.mark.parametrize("width", [3, 3000])
+def test_parameters_that_are_not_finite_are_refused(width):
+    model = nn.Linear(6, width)
+    with coded(model, data=table(), scheme="uncoded(2)", loss_fn=lambda y, t: y.sum() * 0) as run:
+        with torch.no_grad():
+            model.weight[0, 0] = float("inf")
+        with pytest.raises(Invalid, match="parameters must be finite"):
+            run.backward()
+
+
+class Reached(nn.Module):
+    """Parameters of every kind: large and small, with sparse gradients, used twice, in a checkpoint, and not reached."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(LARGE // 8, 8)
+        self.wide, self.back = nn.Linear(8, LARGE // 8), nn.Linear(LARGE // 8, 8)
+        self.small, self.idle = nn.Linear(8, 3), nn.Linear(8, LARGE // 8)
+
+    def forward(self, x):
+        x = nn.functional.embedding(x[:, 0].long().abs(), self.words.weight, sparse=True)
+        for _ in range(2):
+            x = torch.utils.checkpoint.checkpoint(lambda x: self.back(torch.tanh(self.wide(x))), x, use_reentrant=True)
+        return self.small(x)
+
+
+def test_first_gradients_may_be_written_over_what_there_is_and_others_are_added():
+    with coded(Reached(), data=table(), scheme="uncoded(2)", check=False) as run:
+        problem, params = run.problem, np.array(run._params())
+        total, whole = np.full(problem.dim, 7, problem.dtype), slice(0, problem.dim)
+        assert not problem.overwrite(total)  # nothing is known yet: it wants zeros
+        first, second = (problem.grad(params, part) for part in range(2))
+        assert problem.overwrite(total)
+        assert problem.accumulate(params, 0, whole, 0, 1.0, total) is total
+        assert np.array_equal(total, first)
+        problem.accumulate(params, 1, whole, 0, 2.0, total)
+        assert np.allclose(total, first + 2 * second, rtol=1e-6, atol=1e-7)
+        assert not total[run.layout.places["idle.weight"]].any() and total[run.layout.places["words.weight"]].any()
+
+
+def test_a_pass_that_was_left_spoils_no_gradient_that_is_written_over_it():
+    model = nn.Sequential(nn.Linear(6, LARGE // 6 + 1), nn.Linear(LARGE // 6 + 1, 3))
+    with coded(model, data=table(), scheme="uncoded(2)") as run:
+        problem, params, whole = run.problem, np.array(run._params()), slice(0, run.problem.dim)
+        total, other = (np.full(problem.dim, value, problem.dtype) for value in (7, 1))
+        expected = problem.grad(params, 0)
+        answers = iter([False, False, False, True])
+        problem.heed(lambda: next(answers, False))
+        assert problem.overwrite(total)
+        with pytest.raises(Abandoned):
+            problem.accumulate(params, 1, whole, 0, 1.0, total)
+        left, before = total.copy(), other.copy()
+        assert problem.overwrite(total)
+        problem.accumulate(params, 0, whole, 0, 1.0, other)  # a sum of its own: what stands in it counts
+        assert np.allclose(other, before + expected, rtol=1e-6, atol=1e-6) and np.array_equal(total, left)
+        assert problem.overwrite(total)
+        assert np.array_equal(problem.accumulate(params, 0, whole, 0, 1.0, total), expected)
+
+
+def test_a_slice_is_added_to_zeros():
+    with coded(mlp(), data=table(), scheme="uncoded(2)") as run:
+        problem, params, where = run.problem, np.array(run._params()), slice(3, 40)
+        expected = np.array(problem.grad(params, 0, where))
+        total = np.full(37, 7, problem.dtype)
+        assert problem.overwrite(total)
+        assert np.array_equal(problem.accumulate(params, 0, where, 0, 1.0, total), expected)
+
+
+@pytest.mark.parametrize(("scheme", "known"), [("uncoded(2)", True), ("cyclic_repetition(4, s=1)", False)])
+def test_gradients_are_cut_while_workers_compute_where_it_is_known_where_they_will_be(scheme, known):
+    """And only then: weights that depend on who came are known at the end."""
+    model, seen = mlp(), []
+    with coded(model, data=table(), scheme=scheme) as run:
+        prepare = run._prepare
+        run._prepare = lambda: (prepare(), seen.append(run._coming))
+        run.backward()
+        assert (seen[0] is not None) is known and run._coming is None
+        if known:
+            assert all(p.grad is grad for p, grad in seen[0][1])
+        first = [p.grad.clone() for p in model.parameters()]
+        kept = [p.grad for p in model.parameters()]
+        model.zero_grad()
+        run.backward()
+        assert all(torch.equal(old, same) for old, same in zip(kept, first, strict=True))  # somebody has them still

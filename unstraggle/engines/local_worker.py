@@ -189,6 +189,7 @@ class Worker:
         self._rooms = {m: payloads[start + head : start + room] for m, (start, room, head) in places.items()}
         self._letter, self._round = channels.letter, -1
         self._kind, self._dim, self._way = share.dtype, channels.dim, channels.way
+        self._overwrite = share.problem.overwrite if share.overwrites else None  # type: ignore[attr-defined]
         self._areas, self._left = (channels.board, channels.params, channels.payloads), False
 
     def join(self, problem: Any) -> None:
@@ -266,15 +267,16 @@ class Worker:
         self.note(SENT, round, message.index)
 
     def begin(self, index: int) -> Any:
-        """Zeros where the payload of a message will stand, to which its tasks are added. None where it is too short for that,
-        or stands there whole already: the master may be reading it."""
+        """Where the payload of a message will stand, for its tasks to be added there: zeros, unless the first is written over
+        what there is. None where it is too short for that, or stands there whole already: the master may be reading it."""
         room, kind = self._rooms[index], self._kind
         if self._way is not None:
             return None if self._whole[index] == self._round else self._way.begin(index)
         if len(room) < LONG or len(room) != kind.itemsize * self._dim or self._whole[index] == self._round:
             return None
         found = np.frombuffer(room, kind)
-        found.fill(0)
+        if self._overwrite is None or not self._overwrite(found):
+            found.fill(0)
         return found
 
     def _put(self, index: int, round: int, payload: Any, checksum: int, times: Times, ticket: int = 0) -> None:

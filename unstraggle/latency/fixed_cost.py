@@ -147,12 +147,15 @@ def _intercepts(work: Times, times: Times) -> Times:
     return np.asarray(times.mean(axis=1) - slope * work.mean(axis=1))
 
 
-def without_fixed_cost(trace: Trace) -> tuple[Times, float]:
+def without_fixed_cost(trace: Trace, otherwise: float | None = None) -> tuple[Times, float]:
     """(rounds, workers) seconds of a unit of work without the fixed cost of tasks, and that cost; 0 where it is not known.
+    otherwise: the cost where the trace cannot tell it.
 
     Where a worker has not ended its tasks, or took less than the cost, its time is left as it is.
     """
     found = fixed_cost(trace)
+    if found.why is not None and otherwise:
+        found = CostEstimate(otherwise, (otherwise, otherwise))
     if not found.known:
         return trace.seconds, 0.0
     done = np.isfinite(trace.end)

@@ -48,6 +48,7 @@ class Setting:
     """Models to choose on and to score on, how many rounds of each, and whether tasks are carried over from round to round.
 
     design: without the network, for planners that know of none. pieces: the most into which a share is cut.
+    told: what a task costs besides its work, where that was not left to the trace.
     """
 
     n: int
@@ -58,6 +59,7 @@ class Setting:
     held_rounds: int
     carry: bool
     pieces: int
+    told: float | None = None
 
 
 @door
@@ -77,6 +79,7 @@ def auto(
     carry: bool = True,
     worth: float = WORTH,
     blocks: bool = False,
+    task_cost: float | None = None,
 ) -> Advice:
     """Rank all schemes for a latency model or a trace, and say which to use, or why none.
 
@@ -86,11 +89,12 @@ def auto(
     most partitions a worker computes in multi-message codes, and most shares that it holds where tasks are handed out
     (`work_conserving`). Traces are cut in two: schemes are chosen on the first half and scored on the second. carry: workers
     stay in the tasks that they are in when a round ends, as real ones do, and begin the next one late. A fixed cost per task is
-    taken from the trace where its tasks differ in work, or from a latency model that has one (`FixedCost`). Where links are
-    given, each scheme is scored with messages that are sent and with messages that are fetched, which costs a round trip
-    (`Candidate.transfer`); the faster one counts. worth: the least share of the time that a code must save for sure to be
-    advised. blocks: whether a block code may be advised, which is ranked anyway: it presumes that parts of the gradient can be
-    computed in turn, which most networks cannot.
+    taken from the trace where its tasks differ in work, or from a latency model that has one (`FixedCost`). task_cost: one that
+    was measured otherwise, in seconds, for traces that do not tell it; `Coded` probes it. Where links are given, each scheme is
+    scored with messages that are sent and with messages that are fetched, which costs a round trip (`Candidate.transfer`); the
+    faster one counts. worth: the least share of the time that a code must save for sure to be advised. blocks: whether a block
+    code may be advised, which is ranked anyway: it presumes that parts of the gradient can be computed in turn, which most
+    networks cannot.
 
     It may answer that coding does not help here, or that it cannot predict, then without candidates: a worker is gone, the
     rounds of a code ended before everyone was heard, the trace drifts, or time is not proportional to work.
@@ -102,6 +106,8 @@ def auto(
     trace = _trace(source)
     n = _workers(source, trace, n)
     _require(dim, bandwidth, round_trip, master, max_bytes, max_load, rounds)
+    if not (task_cost is None or 0 <= task_cost < np.inf):
+        raise Invalid(f"auto needs task_cost >= 0, the seconds of a task besides those for its work, but got {task_cost!r}.")
     if not 0 <= worth < 1:
         raise Invalid(f"auto needs the least saving worth having, 0 <= worth < 1, but got worth={worth!r}. Use 0.05 for 5 %.")
     why = cause(trace) if trace else None
@@ -109,7 +115,7 @@ def auto(
     if doubtful:
         return Advice(f"Cannot predict: {'; '.join(doubtful)}.", tuple(_reasons(trace, why)), None, (), why, True)
     links = _links(trace, dim, bandwidth, round_trip, master)
-    setting = _setting(source, trace, n, why, rounds, carry, links.around)
+    setting = _setting(source, trace, n, why, rounds, carry, links.around, task_cost)
     plans = list(_candidates(setting, n, max_load, dim, rng, progress))
     scored = [_score(plan, setting, rng) for plan in plans]
     wait = scored[0][1]
@@ -149,11 +155,18 @@ def _require(dim: Any, bandwidth: Any, round_trip: Any, master: Any, max_bytes: 
 
 
 def _setting(
-    source: Any, trace: Trace | None, n: int, why: Cause | None, rounds: int, carry: bool, network: Callable[[Any], Any]
+    source: Any,
+    trace: Trace | None,
+    n: int,
+    why: Cause | None,
+    rounds: int,
+    carry: bool,
+    network: Callable[[Any], Any],
+    task_cost: float | None,
 ) -> Setting:
     if trace is None:
         return Setting(n, source, network(source), network(source), rounds, rounds, carry, finest(None))
-    seconds, cost = without_fixed_cost(trace)
+    seconds, cost = without_fixed_cost(trace, task_cost)
     if len(seconds) < LEAST_ROUNDS:
         raise Invalid(
             f"auto chooses on one half of a trace and scores on the other: it needs {LEAST_ROUNDS} rounds, got {len(seconds)}."
@@ -165,7 +178,9 @@ def _setting(
         seen, held = ByPart(data[:half]), ByPart(data[half:])
     if cost:
         design, seen, held = (FixedCost(model, cost) for model in (design, seen, held))
-    return Setting(n, design, network(seen), network(held), half, len(seconds) - half, carry, finest(trace))
+    return Setting(
+        n, design, network(seen), network(held), half, len(seconds) - half, carry, finest(trace, task_cost), task_cost
+    )
 
 
 def _links(
@@ -288,7 +303,7 @@ def _advice(
         return Advice(why_not, tuple(_reasons(trace, why)), None, (), why, trace is not None)
     reasons = [*_reasons(trace, why), *_outcome(best, wait, worth)]
     reasons += _about_blocks(candidates, best)
-    reasons += about_handed(candidates, best, setting.seen, setting.n, trace)
+    reasons += about_handed(candidates, best, setting.seen, setting.n, trace, setting.told)
     if helps and not np.isfinite(wait.time):
         verdict = f"Use {best.name}: waiting for all never ends, for workers finish nothing in some rounds."
     elif helps:

@@ -60,14 +60,15 @@ def handed_plans(model: Any, n: int, max_load: int, rounds: int, rng: Seed, carr
     yield plan_of(min((sums_on_request(n, **one) for one in orders), key=mean))
 
 
-def finest(trace: Trace | None) -> int:
-    """Into how many pieces a share may be cut: as many as are tried where the cost of a task is known, or was given as a model.
+def finest(trace: Trace | None, cost: float | None = None) -> int:
+    """Into how many pieces a share may be cut: as many as are tried where the cost of a task is known, by the trace or
+    otherwise, or was given as a model.
 
     >>> from unstraggle.trace import from_seconds
     >>> [finest(from_seconds(np.ones((30, 4, tasks)), work=1 / tasks)) for tasks in (1, 8)]
     [4, 8]
     """
-    if trace is None or fixed_cost(trace).why is None:
+    if trace is None or cost is not None or fixed_cost(trace).why is None:
         return PIECES[-1]
     return max(UNTOLD, int(trace.end.shape[2]))  # tasks as small as those that were recorded took their time with their cost
 
@@ -83,7 +84,9 @@ def plan_of(code: Code) -> Plan:
     return Plan(code.name, lambda: code, np.nan, (np.nan, np.nan), Recovered())
 
 
-def about_handed(candidates: list[Candidate], chosen: Candidate, model: Any, n: int, trace: Trace | None) -> Iterator[str]:
+def about_handed(
+    candidates: list[Candidate], chosen: Candidate, model: Any, n: int, trace: Trace | None, cost: float | None = None
+) -> Iterator[str]:
     """Why work-conserving rounds are best here, or what makes them dear."""
     conserving = [one for one in candidates if one.name.startswith("work_conserving")]
     helped = min((one for one in conserving if "helpers=False" not in one.name), key=lambda one: one.seen, default=None)
@@ -94,7 +97,7 @@ def about_handed(candidates: list[Candidate], chosen: Candidate, model: Any, n: 
         fixed = min(rivals, key=lambda one: one.time, default=None)
         static = f"; the best fixed scheme, {fixed.name}, saves {_percent(fixed)}" if fixed else ""
         yield f"pieces go to whoever is free, and nothing is computed twice while there is something fresh{static}"
-        if trace is not None and fixed_cost(trace).why is not None:
+        if trace is not None and cost is None and fixed_cost(trace).why is not None:
             yield (
                 "what a task costs however small it is, this trace does not tell; it counts as nothing, and shares are cut "
                 f"into {finest(trace)} at most: measure it (--uneven)"

@@ -15,7 +15,8 @@ class Problem(Protocol):
 
     The same arguments give the same numbers on whichever worker: randomness (batches, dropout) is seeded by step and part.
     Four members are all that a problem needs. What else it may do saves memory or time: `Restricts`, `Shares`, `Accumulates`,
-    `Joins`, `Stays`, `Prepares`, `Travels`, `Listens`, `Stops`, `ComputesAll`, `Encodes` and `HasLoss`, recognised by methods.
+    `Joins`, `Overwrites`, `Stays`, `Prepares`, `Travels`, `Listens`, `Stops`, `ComputesAll`, `Encodes` and `HasLoss`,
+    recognised by methods.
     """
 
     @property
@@ -78,6 +79,16 @@ class Joins(Protocol):
         self, params: NDArray[Any], parts: tuple[int, ...], where: slice, step: int, coef: float, total: Any
     ) -> Any:
         """What `accumulate` gives for one partition after the other."""
+        ...
+
+
+@runtime_checkable
+class Overwrites(Protocol):
+    """A problem that can write the first partial gradient of a message over what stands there, so that nobody writes zeros."""
+
+    def overwrite(self, total: Any) -> bool:
+        """Asked before total is given to `accumulate`, or `accumulate_all`: whether what stands in it may be anything then.
+        False: it must be zeros."""
         ...
 
 

@@ -123,6 +123,10 @@ class Gather:
         self._total = None
         return total
 
+    def coming(self) -> NDArray[Any] | None:
+        """Where the result of the round that runs will be; None where that is not known yet."""
+        return None if self._known is None else self._begin(self._known)
+
     def broken(self, messages: Sequence[Message]) -> list[int]:
         """The workers in whose numbers there is NaN or infinity; codecs refuse to send such."""
         plain = [message for message in messages if self._plain[message.index]]

@@ -131,18 +131,20 @@ class Master:
         context: bytes = b"",
         scaling: Scaling | None = None,
         meanwhile: Callable[[], None] | None = None,
+        finite: bool | None = None,
     ) -> Estimate:
         """The gradient at params (dim,). step: seeds what the problem draws, by default the number of the round.
 
         context: what else workers must know in this round, for problems that listen (`problems.Listens`). scaling: what the
         gradient is multiplied by while messages are added up, so that nobody passes over it for that alone. meanwhile: called
-        once workers have their order, for what can be done before they answer.
+        once workers have their order, for what can be done before they answer. finite: whether the parameters are, where that
+        was seen while they were written.
         """
         if not self._busy.acquire(blocking=False):
             raise Invalid("A master computes one gradient at a time, but another thread is in one. Use one master per thread.")
         try:
             with Interrupts() as interrupts:
-                order = self._order(_checked(params, self.engine), step, delays, context)
+                order = self._order(_checked(params, self.engine, finite), step, delays, context)
                 return self._gradient(order, scaling, meanwhile, interrupts)
         finally:
             self._busy.release()
@@ -156,10 +158,9 @@ class Master:
         return self._own if lent is None else lent
 
     def coming(self) -> Any:
-        """(tracks, dim) where the gradient of the round that runs will be, where the engine adds messages up on a device; else
-        None. Of codes with one track."""
-        where = getattr(self._gathers[1], "coming", None) if self._gathers is not None else None
-        return None if where is None else where()
+        """(tracks, dim) where the gradient of the round that runs will be, where that is known; else None. Of codes with one
+        track."""
+        return None if self._gathers is None else self._gathers[1].coming()
 
     def _order(self, values: NDArray[Any], step: int | None, delays: NDArray[np.float64] | None, context: bytes) -> Order:
         """The order of the next round."""
@@ -403,11 +404,11 @@ class Current:
         return np.zeros((1, self._engine.problem.dim), self._engine.problem.dtype)
 
 
-def _checked(params: NDArray[Any], engine: Engine) -> NDArray[Any]:
+def _checked(params: NDArray[Any], engine: Engine, fine: bool | None = None) -> NDArray[Any]:
     problem = engine.problem
     values = params if hasattr(params, "data_ptr") else np.ascontiguousarray(params, dtype=problem.dtype)
     if values.shape != (problem.dim,):
         raise Invalid(f"The problem has parameters of shape ({problem.dim},), but got {values.shape}.")
-    if not finite(values):
+    if not (finite(values) if fine is None else fine):
         raise Invalid("The parameters must be finite, but have NaN or infinity. The training has diverged: lower its rate.")
     return values

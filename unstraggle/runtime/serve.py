@@ -103,6 +103,13 @@ class Share:
         return self.adds and isinstance(self.problem, Joins) and self.problem.joins
 
     @cached_property
+    def overwrites(self) -> bool:
+        """Whether the problem may write the first partial gradient of a message over what stands in its place."""
+        from ..problems.base import Overwrites
+
+        return self.adds and isinstance(self.problem, Overwrites)
+
+    @cached_property
     def stays(self) -> bool:
         """Whether the problem can compute on parameters where they stand."""
         from ..problems.base import Stays
@@ -143,7 +150,7 @@ def run(
     """Compute an order and send each message when it is due. wait(t): until t on the monotonic clock, or raise `Abandoned`.
 
     begin(message): zeros of the engine's own to which the tasks of a message are added, such as the place from which the master
-    reads it; or None.
+    reads it, or what stands there where the problem writes over it; or None.
 
     A round of small tasks is over before the caches are warm: what can be prepared once is, and little else is touched.
     """

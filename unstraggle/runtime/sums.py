@@ -52,6 +52,21 @@ def settled_sum(
     return finite(out)
 
 
+def copied(vectors: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> bool:
+    """Copy vectors, each a pair (to, from) of one type, in one pass. Gives whether every number is finite.
+
+    >>> out = np.zeros(2)
+    >>> copied([(out[:1], np.ones(1)), (out[1:], np.array([np.nan]))]), out
+    (False, array([ 1., nan]))
+    """
+    if sum(len(out) for out, _ in vectors) >= SHORT:
+        fine = [_by_threads(out, [1.0], [values], True, 1.0) for out, values in vectors]
+        return all(fine)
+    for out, values in vectors:
+        np.copyto(out, values)
+    return all(finite(values) for _, values in vectors)
+
+
 def finite(values: Any) -> bool:
     """Whether no number is NaN or infinite, of an array or a tensor. The sum alone is quick, and finite as a rule.
 

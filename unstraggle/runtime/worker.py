@@ -30,7 +30,8 @@ def work(
     grad(part, block) gives a partial gradient (any type with + and *), send(message, payload) delivers, and `stopped` is asked
     between tasks: a partial gradient is never cut short. accumulate(part, block, coef, total), if given, adds coef times the
     partial gradient to total (None: to nothing) and gives it back: a code with one message per worker then needs one vector.
-    begin(message): what its first partial gradient is added to, zeros in a place of the caller's choice, or None.
+    begin(message): what its first partial gradient is added to, zeros in a place of the caller's choice (or anything, where
+    accumulate knows that), or None.
     accumulate_all(parts, block, coef, total), if given, does the same for neighbours of one message in one pass.
 
     Between tasks min(program.waiting) vectors are held; during one, the partial gradient and its product with a coefficient.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..adaptive.trial import STEPS, Trial
+from ..codes import uncoded
 from ..doors import door
 from ..engines.base import Engine
 from ..errors import Invalid
@@ -37,7 +38,9 @@ from .info import Info, info_of
 from .launch import require_one_master
 from .layout import trainable
 from .notice import Notice
+from .outgoing import Outgoing
 from .parts import partitions
+from .probe import PassCost, probed
 from .problem import TorchProblem
 from .replica import roots
 from .samplers import Sampled
@@ -65,7 +68,8 @@ class Coded:
     `plan.auto` advises for `latency` (a model, a trace or its file), or without it, one spare worker in eight; or "adaptive":
     whichever is best by the run's own steps, and changed when the cluster changes, see `AdaptiveMaster`; or "balanced": work by
     the speeds in `latency`, without copies. worth: the least share of a step that "auto" should save. trial: on so many steps
-    what `plan.auto` advises is tried, and waiting for all beside it, before it is believed (`Trial`); 0: at once.
+    what `plan.auto` advises is tried, and waiting for all beside it, before it is believed (`Trial`); 0: at once. Where a trace
+    does not tell what a pass costs however few samples it has, "auto" measures that before the start, on "local" (`run.cost`).
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
     batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. batches: a
     sampler or batch sampler of your own, see `Sampled`; a `DataLoader` in place of the dataset says all of that. accumulate: so
@@ -149,18 +153,31 @@ class Coded:
         given = Given.of(dataset, batch_size, batches, collate)
         require_dealt(scheme, "Shards" if given.streams else parts, stop)
         size = sum(p.numel() for p in trainable(model).values())
-        with notice.during("planning the code"):
-            code, planned, saving, self.advised = resolve(scheme, workers, latency, size, given.of_a_step, worth)
-        rows = partitions(given.samples, given.parts(parts, code.k), code.shares, seed)
-        require_pieces(accumulate, micro_batch, code)
-        self.batches = given.drawn(rows, code.shares, accumulate, seed, (shuffle and not given.streams, drop_last))
         how = {"seed": seed, "forward": forward, "autocast": autocast, "micro": micro_batch}
-        layout, computed = layout_and_how(model, loss_fn, code, device, statistics, **how)
-        usable(model, loss_fn, forward)
         self.context, self.losses = dict(context or {}), names_of(forward)
+        usable(model, loss_fn, forward)
+
+        def drafted(code: Code) -> tuple[Any, Draft]:
+            rows = partitions(given.samples, given.parts(parts, code.k), code.shares, seed)
+            batches = given.drawn(rows, code.shares, accumulate, seed, (shuffle and not given.streams, drop_last))
+            layout, computed = layout_and_how(model, loss_fn, code, device, statistics, **how)
+            data = source(given.dataset, rows, given.collate)
+            return rows, Draft(model, loss_fn, data, batches, layout, computed, code, self._values)
+
+        self.cost: PassCost | None = None
+
+        def task_cost() -> float | None:
+            known = check and engine == "local" and given.batches is None  # else workers may be unlike this machine
+            problem = drafted(uncoded(workers or 1))[1].problem() if known else None
+            self.cost = None if problem is None else probed(problem, int((engine_options or {}).get("threads", 1)))
+            return None if self.cost is None else self.cost.fixed
+
+        with notice.during("planning the code"):
+            code, planned, saving, self.advised = resolve(scheme, workers, latency, size, given.of_a_step, worth, task_cost)
+        require_pieces(accumulate, micro_batch, code)
         require_turns(forward, loss_fn, self.context, len(code.blocks))
-        data = source(given.dataset, rows, given.collate)
-        draft = Draft(model, loss_fn, data, self.batches, layout, computed, code, self._values)
+        rows, draft = drafted(code)
+        self.batches = draft.batches
         with notice.during("computing a few samples, to see what the loss is; check=False leaves that out"):
             draft = draft.checked(reduction, check, statistics, carried)
             self._draft = draft.for_workers(read_ahead, one_pass, check, statistics)
@@ -181,6 +198,7 @@ class Coded:
         """What a step builds on."""
         self._turn, self._names = self.losses[0], frozenset(self.layout.names)
         self._factor, self._sums = 1.0, np.zeros(0)
+        self._fine: bool | None = None
         self._coming: tuple[int, list[tuple[Tensor, Tensor]]] | None = None
         self._second: dict[Tensor, Tensor] = {}
         self.take(self.code)
@@ -194,7 +212,7 @@ class Coded:
         statistics = {f"model.{name}" for name in self.layout.statistics}
         self._watch = Watch(roots(self.model, self.problem.loss_fn), statistics)
         self._tree = self._watch.trees["model"]
-        self._rooms: dict[int, list[Tensor]] = {}
+        self._outgoing = Outgoing(self.layout)
         return self.problem
 
     # A step
@@ -212,8 +230,9 @@ class Coded:
         context, samples = self._told(step), self.batches.size(step)
         known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
         scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
-        told: dict[str, Any] = {"delays": delays, "context": context}
-        estimate = self.master.gradient(self._params(), step, scaling=scaling, meanwhile=self._prepare, **told)
+        params = self._params()
+        told: dict[str, Any] = {"delays": delays, "context": context, "finite": self._fine}
+        estimate = self.master.gradient(params, step, scaling=scaling, meanwhile=self._prepare, **told)
         value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:
             self._fill(estimate, step)
@@ -274,7 +293,6 @@ class Coded:
 
     # Parameters out, gradients in
 
-    @torch.no_grad()
     def _params(self) -> Any:
         """(dim,) the head and the parameters as they are now, written where workers read them."""
         now = {name for name, p in self._tree.known().items() if p.requires_grad}  # the watch has just looked
@@ -284,11 +302,7 @@ class Coded:
                 "Make another Coded after freezing or unfreezing, and load its state."
             )
         flat, every = self.master.room(), self._tree.tensors()
-        tensors = [every[name] for name in self.layout.places]
-        at = flat.ctypes.data if isinstance(flat, np.ndarray) else flat.data_ptr()
-        if at not in self._rooms:
-            self._rooms[at] = self.layout.cut(torch.as_tensor(flat), tensors)
-        torch._foreach_copy_(self._rooms[at], tensors)
+        self._fine = self._outgoing.write(flat, [every[name] for name in self.layout.places])
         return flat
 
     def _scale(self, head: Any, samples: int) -> float:
@@ -313,9 +327,10 @@ class Coded:
     def _prepare(self) -> None:
         """While workers compute: cut what will be the gradient, where it is known where that will be."""
         coming = None if self._draft.unused.get(self._turn) else self.master.coming()
-        pairs = [] if coming is None else self._cut(coming[0])
+        first = None if coming is None else torch.as_tensor(coming[0])
+        pairs = [] if first is None else self._cut(first)
         alike = all(p.device == grad.device and p.stride() == grad.stride() for p, grad in pairs)
-        self._coming = (coming.data_ptr(), pairs) if coming is not None and alike else None
+        self._coming = (first.data_ptr(), pairs) if first is not None and alike else None
 
     def _metrics(self, estimate: Estimate) -> dict[str, float]:
         """Sums over the batch, by name."""

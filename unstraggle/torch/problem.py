@@ -52,6 +52,7 @@ class TorchProblem:
         self.replica = Replica(model, loss_fn, layout, how.devices[0], master=worker is None)
         self.data, self.layout, self.batches, self.how, self.worker = data, layout, batches, how, worker
         self.context: dict[str, Any] = {}
+        self._over: Any = None
         self._defaults: tuple[torch.dtype, str] | None = None  # of the master, where this was sent to another process
 
     @property
@@ -141,10 +142,23 @@ class TorchProblem:
     def accumulate(self, params: NDArray[Any], part: int, where: slice, step: int, coef: float, total: Any) -> Any:
         """Add coef times the partial gradient to total, in the backward pass itself: there is no other vector of this size."""
         if where.indices(self.dim) != (0, self.dim, 1):
+            if total is not None and self._may_be_anything(total):
+                total.fill(0)
             return _added(total, coef * self.grad(params, part, where, step))
         pieces = self.pieces(part, step)
         found = (self.outcome(part, step, piece) for piece in pieces)
         return self._accumulated(params, found, coef, total, alone=len(pieces) == 1)
+
+    def overwrite(self, total: Any) -> bool:
+        """On the CPU, where parameters have no gaps between them, the backward pass writes first, and adds then."""
+        able = self.replica.opened and not self.replica.apart and self.layout.align == 1
+        self._over = total if able else None
+        return able
+
+    def _may_be_anything(self, total: Any) -> bool:
+        """Whether what stands in a sum does not count; from now on it does."""
+        over, self._over = self._over, None
+        return over is not None and total is over
 
     @property
     def joins(self) -> bool:
@@ -167,8 +181,9 @@ class TorchProblem:
             return _added(total, self._accumulated(params, found, coef, None, alone).cpu().numpy())
         fresh = total is None
         total = self.replica.zeros() if fresh else total
-        flat = torch.from_numpy(total) if isinstance(total, np.ndarray) else total
-        views = self.replica.collect(flat, fresh, alone)
+        flat, over = torch.from_numpy(total) if isinstance(total, np.ndarray) else total, self._may_be_anything(total)
+        views = self.replica.collect(flat, fresh, over, alone)
+        flat[: self.layout.head if over else 0] = 0
         self._passes.begin()
         with torch.enable_grad():
             for one in found:
@@ -297,7 +312,7 @@ class TorchProblem:
     def __getstate__(self) -> dict[str, Any]:
         names = ("replica", "data", "layout", "batches", "how", "worker")
         defaults = torch.get_default_dtype(), torch.get_float32_matmul_precision()
-        return {**{name: getattr(self, name) for name in names}, "context": {}, "_defaults": defaults}
+        return {**{name: getattr(self, name) for name in names}, "context": {}, "_over": None, "_defaults": defaults}
 
 
 def _added(total: Any, values: NDArray[Any]) -> NDArray[Any]:

@@ -23,6 +23,8 @@ from .watch import put
 Loss = Callable[[Any, Any], Any]
 REMEMBERED = 16
 """Places in memory whose views are kept."""
+LARGE = 1 << 15
+"""Numbers of a parameter from which on its first gradient is written over what there is: a call for each costs more below."""
 
 
 class Replica:
@@ -39,6 +41,7 @@ class Replica:
         self.leave: tuple[Leave, int] | None = None
         self._side: Any = None
         self._fresh = 0
+        self._unwritten: dict[Tensor, Tensor] = {}
 
     # Opening
 
@@ -67,6 +70,9 @@ class Replica:
         self.apart = self.device.type != "cpu"
         ends = [self.layout.places[name].stop for name in self.params]
         self._leaving = None if self.leave is None else Leaving(list(self.params.values()), ends, *self.leave)
+        self._large = set() if self.apart else {p for p in self.params.values() if p.numel() >= LARGE}
+        for p in self._large:
+            p.register_post_accumulate_grad_hook(self._write)  # type: ignore[no-untyped-call]
         self.opened = True
 
     def _flatten(self) -> None:
@@ -187,19 +193,41 @@ class Replica:
             return np.zeros(self.layout.dim, self.layout.dtype)
         return torch.zeros_like(self.flat)
 
-    def collect(self, flat: Tensor, fresh: bool, alone: bool = False) -> list[Tensor]:
+    def collect(self, flat: Tensor, fresh: bool, over: bool = False, alone: bool = False) -> list[Tensor]:
         """Let backward passes add to a vector: views of it, which are the parameters' gradients unless these stay apart. fresh:
-        it was made for this message. alone: there is one pass only."""
+        it was made for this message. over: what stands there does not count. alone: there is one pass only."""
         self._fresh = flat.data_ptr() if fresh else self._fresh
         views = self._views(flat)
         for p, grad in zip(self.params.values(), views, strict=True):
             p.grad = None if self.apart else grad  # a pass that was left may have left gradients
+        self._unwritten = {}
+        if over:
+            self._write_over(views)
         if self._leaving is not None:
             self._leaving.begin(flat if self.apart and alone else None, views)
         return views
 
+    def _write_over(self, views: list[Tensor]) -> None:
+        """Let the first gradients of large parameters be copied to their views, in place of zeros and a sum."""
+        places = dict(zip(self.params.values(), views, strict=True))
+        self._unwritten = {p: view for p, view in places.items() if p in self._large}
+        for p in self._unwritten:
+            p.grad = None
+        small = [view for p, view in places.items() if p not in self._large]
+        if small:
+            torch._foreach_zero_(small)
+
+    def _write(self, p: Tensor) -> None:
+        """The gradient of a parameter has come: the first one is copied, and those that follow are added."""
+        view = self._unwritten.pop(p, None)
+        if view is not None and p.grad is not None:
+            p.grad = view.copy_(p.grad.to_dense())
+
     def collected(self, views: list[Tensor]) -> None:
         """Add what stayed apart, all at once: on accelerators an addition for each parameter takes longer. Let go of it."""
+        for view in self._unwritten.values():  # of parameters that no loss has reached
+            view.zero_()
+        self._unwritten = {}
         if self.apart:
             found = {place: p.grad for place, p in enumerate(self.params.values()) if p.grad is not None}
             if self._leaving is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,9 +38,16 @@ class Resolved(NamedTuple):
 
 
 def resolve(
-    scheme: Any, workers: int | None, latency: Any, dim: int, samples: float = np.inf, worth: float = WORTH
+    scheme: Any,
+    workers: int | None,
+    latency: Any,
+    dim: int,
+    samples: float = np.inf,
+    worth: float = WORTH,
+    task_cost: Callable[[], float | None] = lambda: None,
 ) -> Resolved:
-    """What a run begins with. samples: of a step, which "auto" can cut into so many. worth: the least saving to be advised."""
+    """What a run begins with. samples: of a step, which "auto" can cut into so many. worth: the least saving to be advised.
+    task_cost: measures what a task costs besides its work; asked where the planner wants to know, and a trace does not tell."""
     if isinstance(scheme, Plan):
         return Resolved(_checked(scheme.code, workers), scheme.stop)
     if isinstance(scheme, Code):
@@ -55,7 +63,19 @@ def resolve(
         return Resolved(by_speed(workers, latency))
     if scheme in ("none", "adaptive"):  # which begins by waiting for all
         return Resolved(uncoded(workers))
-    return Resolved(by_rule(workers)) if latency is None else _planned(workers, latency, dim, samples, worth)
+    if latency is None:
+        return Resolved(by_rule(workers))
+    source = recorded(latency)
+    return _planned(workers, source, dim, samples, worth, task_cost() if _untold(source) else None)
+
+
+def _untold(source: Any) -> bool:
+    """Whether times of tasks were recorded that do not tell what a task costs besides its work."""
+    from ..latency import fixed_cost
+    from ..trace import from_seconds
+
+    trace = from_seconds(source) if isinstance(source, np.ndarray | list) else source
+    return isinstance(trace, Trace) and fixed_cost(trace).why is not None
 
 
 def by_speed(workers: int, latency: Any) -> Code:
@@ -88,11 +108,11 @@ def by_rule(workers: int) -> Code:
     return fractional_repetition(workers, s) if workers % (s + 1) == 0 else cyclic_repetition(workers, s)
 
 
-def _planned(workers: int, latency: Any, dim: int, samples: float, worth: float) -> Resolved:
+def _planned(workers: int, source: Any, dim: int, samples: float, worth: float, task_cost: float | None) -> Resolved:
     """What the planner advises for recorded or modelled workers; waiting for all where it says that coding does not help."""
     from ..plan import auto
 
-    advice = auto(recorded(latency), workers, dim=dim, worth=worth)
+    advice = auto(source, workers, dim=dim, worth=worth, task_cost=task_cost)
     log.info("%s", advice.verdict)
     if advice.chosen is None:
         return Resolved(uncoded(workers))

@@ -1,0 +1,62 @@
+"""Outgoing: parameters into the memory from which workers read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..runtime.sums import copied
+from .layout import Layout
+
+Vectors = list[tuple[NDArray[Any], NDArray[Any]]]
+
+
+class Outgoing:
+    """Writes tensors into flat vectors, and sees in the same pass whether all numbers are finite.
+
+    Not by torch where it can be helped: its threads sleep by then, and to wake them takes longer than to copy a million
+    numbers. What is needed for that is prepared once for each vector, and again when a tensor lies elsewhere.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._pieces: dict[int, list[Tensor]] = {}
+        self._vectors: dict[int, tuple[list[Any], Vectors]] = {}
+
+    @torch.no_grad()
+    def write(self, flat: Any, tensors: Sequence[Tensor]) -> bool | None:
+        """Whether all are finite; None: nobody has looked."""
+        at = flat.ctypes.data if isinstance(flat, np.ndarray) else flat.data_ptr()
+        if at not in self._pieces:
+            self._pieces[at] = self._layout.cut(torch.as_tensor(flat), tensors)
+        vectors = self._alike(at, tensors) if isinstance(flat, np.ndarray) else []
+        if vectors:
+            return copied(vectors)
+        torch._foreach_copy_(self._pieces[at], list(tensors))
+        return None
+
+    def _alike(self, at: int, tensors: Sequence[Tensor]) -> Vectors:
+        """Pieces and tensors as vectors; none where some lie in memory otherwise than their pieces."""
+        now = [(tensor.data_ptr(), tensor.stride()) for tensor in tensors]
+        if at not in self._vectors or self._vectors[at][0] != now:
+            pairs = list(zip(self._pieces[at], tensors, strict=True))
+            fit = all(_fits(piece, tensor) for piece, tensor in pairs)
+            found = [(_vector(piece), _vector(tensor)) for piece, tensor in pairs] if fit else []
+            self._vectors[at] = now, found
+        return self._vectors[at][1]
+
+
+def _fits(piece: Tensor, tensor: Tensor) -> bool:
+    """Whether numbers of a tensor stand in the order of those of its piece, which fills its memory."""
+    same = tensor.device == piece.device and tensor.dtype == piece.dtype and tensor.layout is torch.strided
+    return same and tensor.shape == piece.shape and tensor.stride() == piece.stride()
+
+
+def _vector(tensor: Tensor) -> NDArray[Any]:
+    """A tensor that fills its memory, in the order of that."""
+    return tensor.detach().as_strided((tensor.numel(),), (1,)).numpy()

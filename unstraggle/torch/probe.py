@@ -1,0 +1,112 @@
+"""Probe: what a forward and backward pass costs however few samples it has, measured before the start. time = a + b work."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .problem import TorchProblem
+from .samplers import Sampled
+
+log = logging.getLogger("unstraggle")
+
+PARTS, TIMES = (4, 2, 1), 5
+"""A pass has a quarter, half, and all of a partition's samples, so often each; medians count."""
+
+
+@dataclass(frozen=True)
+class PassCost:
+    """fixed: a, seconds of a pass whatever its samples. whole: seconds of a pass over all `samples` of a partition: a + b.
+
+    >>> print(PassCost(fixed=0.01, whole=0.04, samples=32))
+    A pass over the 32 samples of a share takes 0.04 s, of which 0.01 s whatever their number.
+    """
+
+    fixed: float
+    whole: float
+    samples: int
+
+    def __str__(self) -> str:
+        return (
+            f"A pass over the {self.samples} samples of a share takes {self.whole:.3g} s, of which {self.fixed:.3g} s whatever "
+            "their number."
+        )
+
+
+def measured(run: Callable[[int], Any], samples: int, clock: Callable[[], float] = time.perf_counter) -> PassCost | None:
+    """The cost of run(count), which computes so many samples; None where there are too few to tell.
+
+    Sizes take turns, so that a machine that slows down slows all of them, and each runs once before it counts.
+
+    >>> now = [0.0]
+    >>> def run(count):
+    ...     now[0] += 0.5 + 0.25 * count
+    >>> measured(run, 8, lambda: now[0])
+    PassCost(fixed=0.5, whole=2.5, samples=8)
+    """
+    counts = sorted({samples // part for part in PARTS})
+    if counts[0] < 1 or len(counts) < 2:
+        return None
+    seconds: dict[int, list[float]] = {count: [] for count in counts}
+    for turn in range(TIMES + 1):
+        for count in counts:
+            began = clock()
+            run(count)
+            seconds[count] += [clock() - began] if turn else []
+    fixed, each = line(counts, [statistics.median(seconds[count]) for count in counts])
+    return PassCost(fixed, fixed + each * samples, samples)
+
+
+def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
+    """a and b, neither below zero, for which a + b work is nearest to times.
+
+    >>> line([1, 2, 4], [3.0, 5.0, 9.0]), line([1, 2, 4], [1.0, 3.0, 7.0]), line([1, 2], [3.0, 1.0])
+    ((1.0, 2.0), (0.0, 1.6666666666666667), (2.0, 0.0))
+    """
+    each, fixed = statistics.linear_regression(work, times)
+    if each < 0:
+        return statistics.fmean(times), 0.0
+    if fixed < 0:
+        return 0.0, statistics.linear_regression(work, times, proportional=True).slope
+    return fixed, each
+
+
+def probed(problem: TorchProblem, threads: int) -> PassCost | None:
+    """What a pass of a problem costs here, in so many threads, as on a worker; None where that cannot be told."""
+    if torch.device(problem.how.devices[0]).type == "cuda" and not torch.cuda.is_available():
+        return None
+    assert not isinstance(problem.batches, Sampled), "a sampler of one's own would draw a batch for this"
+    part = problem.batches.fullest(0)
+    samples = len(problem.batches.rows(0, part))
+    with _threads(threads):
+        found = measured(lambda count: _pass(problem, part, count), min(samples, problem.how.micro or samples))
+    if found is not None:
+        log.info("%s", found)
+    return found
+
+
+def _pass(problem: TorchProblem, part: int, samples: int) -> None:
+    with torch.enable_grad():
+        loss = problem.loss(part, 0, slice(0, samples))
+        if loss is not None and loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
+    for p in problem.replica.params.values():
+        p.grad = None
+    problem.replica.wait()
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
