@@ -29,7 +29,7 @@ from unstraggle.torch import Coded
 from .common import RESULTS
 from .way_models import GPU, Setting
 
-WARM, BLOCKS, BLOCK = 8, 20, 3
+WARM, BLOCKS, BLOCK = 6, 16, 3
 LATE = 2.0
 """Steps of four workers that a slow one takes."""
 DEVICE, THREADS = "cuda", 4
