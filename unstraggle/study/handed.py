@@ -66,10 +66,12 @@ def _rules(code: Code) -> Any:
     assert how is not None
     own, count = _padded(table.own, how.reserve + 2)
     others, _ = _padded(table.others, 1)
+    part, owner = own.ravel(), np.repeat(np.arange(code.n, dtype=own.dtype), own.shape[1])
     first = np.arange(code.n) * own.shape[1]
     uneven = bool((table.work != table.work[0]).any())
     unit = 0.0 if uneven else float(table.work[0])
-    return Rules(table.task, table.work, uneven, unit, own.ravel(), first, count, others, how.helpers, how.reserve)
+    task, work, end = table.task[:, part], table.work[part], (first + count).astype(own.dtype)
+    return Rules(part, owner, task, work, uneven, unit, first, count, end, others, how.helpers, how.reserve)
 
 
 def _padded(rows: tuple[tuple[int, ...], ...], more: int) -> tuple[Any, Any]:

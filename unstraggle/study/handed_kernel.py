@@ -4,6 +4,9 @@ A worker that goes through its own partitions is looked at only when somebody ta
 the moment at which somebody has nothing to do, every end of a task counts. Who has nothing to do remembers the task that it
 would help with and when, and looks for another when that moment comes and the task is done, or somebody else has begun with it.
 That is not too late where all tasks are equal: the one that it finds was given later, and is overdue later.
+
+Times are added in the order in which things happen, so that ties are those of the plain form. Tasks take more than no time:
+what follows what in a moment in which some both begin and end may differ.
 """
 
 from __future__ import annotations
@@ -46,36 +49,55 @@ def handed_rounds(seconds, rules, way, workers, since, turns, late, carry, ends,
 @inlined
 def _round(seconds, rules, way, workers, since, turns, r, late):  # type: ignore[no-untyped-def]
     """When the master knows that all partitions are done, or never."""
-    _reset(seconds, rules, way, workers, since, turns, r, late)
-    undone, watched, clock, w, helper, helped = len(rules.work), False, 0.0, turns.first[1], -1, NEVER
+    _reset(seconds, rules, way, workers, turns, r, late)
+    undone, clock, w = rules.count.sum(), 0.0, turns.first[1]
+    while undone:
+        clock = turns.keys[w]
+        if clock == NEVER:
+            break
+        if workers.each[w].state == OWN:
+            undone -= _write_down(rules, workers, w, workers.each[w].high)
+        if workers.each[w].state == AT:
+            undone -= 1
+            workers.each[w].counted += 1
+            _finish(workers, w, clock)
+        then = _feed(seconds, rules, way, workers, since, turns, r, w, clock, False)
+        if rules.helpers and workers.each[w].state == IDLE:
+            undone -= _watch(rules, workers, since, turns, w, clock)
+            clock = _helped(seconds, rules, way, workers, since, turns, r, w, clock, undone)
+            break
+        w = change(turns, w, then)
+    return clock
+
+
+@inlined
+def _helped(seconds, rules, way, workers, since, turns, r, idle, clock, undone):  # type: ignore[no-untyped-def]
+    """The rest of a round, from the moment on at which somebody is idle. When the master knows that all is done, or never."""
+    w, helper, helped = change(turns, idle, _look(rules, workers, since, idle, clock)), -1, NEVER
     while undone:
         clock = turns.keys[w]
         if clock == NEVER:
             break
         if workers.each[w].state == IDLE and not alone(turns, w):
             w = _of_these(workers, turns, w, clock, helper if helped == clock else -1)
-        worker, then, part = workers.each[w], NEVER, workers.queue[w, 0]
+        worker, then, place = workers.each[w], NEVER, workers.queue[w, 0]
         if worker.state != IDLE:
-            undone -= _write_down(rules, workers, since, w, worker.high)
-            part = workers.queue[w, 0]
-            undone -= _finish(workers, since, w, clock, watched)
-            then = _feed(seconds, rules, way, workers, since, turns, r, w, clock, watched)
+            undone -= _counts(rules, workers, since, w)
+            _finish(workers, w, clock)
+            then = _feed(seconds, rules, way, workers, since, turns, r, w, clock, True)
         elif since.times[worker.target] == worker.seen:
-            part, helper, helped = worker.target, w, clock
+            place, helper, helped = worker.target, w, clock
             then = _help(seconds, rules, way, workers, since, r, w, clock)
-        if rules.helpers and worker.state == IDLE:
-            if not watched:
-                undone -= _watch(rules, workers, since, turns, w, clock)
-                watched = True
+        if worker.state == IDLE:
             then = _look(rules, workers, since, w, clock)
-        if rules.uneven and watched:
-            _look_again(rules, workers, since, turns, part, w, clock)
+        if rules.uneven:
+            _look_again(rules, workers, since, turns, place, w, clock)
         w = change(turns, w, then) if then > clock else turns.first[1]
     return clock
 
 
 @inlined
-def _reset(seconds, rules, way, workers, since, turns, r, late):  # type: ignore[no-untyped-def]
+def _reset(seconds, rules, way, workers, turns, r, late):  # type: ignore[no-untyped-def]
     """A round begins: workers go through their own partitions, until they need others."""
     for w in range(len(late)):
         first, high = rules.first[w], rules.first[w] + rules.count[w]
@@ -83,43 +105,44 @@ def _reset(seconds, rules, way, workers, since, turns, r, late):  # type: ignore
         worker.state, worker.low, worker.high = OWN, first, high
         worker.length, worker.counted, worker.lasted, worker.spent = 0, 0, 0.0, 0
         workers.free[first : first + rules.reserve + 1] = late[w]
-        clock = late[w]
+        workers.ended[w], ended, heard = 0.0, 0.0, late[w]
         for at in range(first, high):
-            given = workers.free[at] if rules.reserve else clock
-            clock = _ends(seconds, rules, way, r, w, rules.own[at], clock, given)
-            workers.free[at + rules.reserve + 1] = clock
+            ended = _ends(seconds, rules, way, r, w, at, ended, workers.free[at] if rules.reserve else heard)
+            heard = ended + way.word
+            workers.free[at + rules.reserve + 1] = heard
+            if rules.reserve:
+                workers.own_ends[at + rules.reserve + 1] = ended
         turns.keys[w] = workers.free[high]
-    since.times[:], since.count[0], since.open[0] = NEVER, 0, len(since.times)
     play(turns)
 
 
 @inlined
-def _lasts(seconds, rules, r, w, part):  # type: ignore[no-untyped-def]
+def _lasts(seconds, rules, r, w, place):  # type: ignore[no-untyped-def]
     if not seconds.one_speed:
-        return seconds.tasks[r, rules.task[w, part]]
-    return seconds.speeds[r, w] * rules.unit if rules.unit else seconds.speeds[r, w] * rules.work[part]
+        return seconds.tasks[r, rules.task[w, place]]
+    return seconds.speeds[r, w] * rules.unit if rules.unit else seconds.speeds[r, w] * rules.work[place]
 
 
 @inlined
-def _ends(seconds, rules, way, r, w, part, clock, given):  # type: ignore[no-untyped-def]
-    """When the master hears that a task is done which was given at `given`, if it heard of the one before at `clock`."""
-    return max(clock - way.word, given + way.word) + _lasts(seconds, rules, r, w, part) + way.word
+def _ends(seconds, rules, way, r, w, place, ended, given):  # type: ignore[no-untyped-def]
+    """When a worker has done a task that was given at `given`, if it had done the one before at `ended`: its own times."""
+    begins = max(ended, given + way.word) if rules.reserve else given + way.word
+    return begins + _lasts(seconds, rules, r, w, place)
 
 
 @inlined
-def _write_down(rules, workers, since, w, low):  # type: ignore[no-untyped-def]
-    """If a worker was at its own, and was given those before place `low`: what it has before it. How many it has done."""
+def _write_down(rules, workers, w, low):  # type: ignore[no-untyped-def]
+    """A worker was at its own, and was given those before place `low`: what it has before it. How many it has done."""
     worker, first, ahead = workers.each[w], rules.first[w], rules.reserve
-    if worker.state != OWN:
-        return 0
     done = low - first - ahead - 1
     if done >= 0:
         worker.state, worker.low, worker.length, worker.counted, worker.began = AT, low, ahead + 1, done, workers.free[low - 1]
         for at in range(ahead + 1):
-            part, given = rules.own[first + done + at], workers.free[first + done + at]
-            workers.queue[w, at], workers.given[w, at], since.times[part] = part, given, given
+            workers.queue[w, at], workers.given[w, at] = first + done + at, workers.free[first + done + at]
+        if ahead:
+            workers.ended[w] = workers.own_ends[low]
         if done:
-            worker.last, worker.lasted = rules.own[first + done - 1], workers.free[low - 1] - workers.free[low - 2]
+            worker.last, worker.lasted = first + done - 1, workers.free[low - 1] - workers.free[low - 2]
     else:
         worker.state, worker.low = BEFORE, first
     workers.free[worker.low] = NEVER
@@ -127,44 +150,50 @@ def _write_down(rules, workers, since, w, low):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _finish(workers, since, w, clock, watched):  # type: ignore[no-untyped-def]
-    """A worker has done what it was at. Whether it counts: nobody was faster, and it does not come from an earlier round."""
+def _finish(workers, w, clock):  # type: ignore[no-untyped-def]
+    """A worker has done what it was at, if it was in this round."""
     worker = workers.each[w]
     if worker.state == BEFORE:
-        return False
-    part = workers.queue[w, 0]
+        return
+    worker.last, worker.lasted, worker.began = workers.queue[w, 0], clock - worker.began, clock
     worker.length -= 1
     for at in range(worker.length):
         workers.queue[w, at], workers.given[w, at] = workers.queue[w, at + 1], workers.given[w, at + 1]
-    worker.last, worker.lasted, worker.began = part, clock - worker.began, clock
-    if since.times[part] == NEVER:
+
+
+@inlined
+def _counts(rules, workers, since, w):  # type: ignore[no-untyped-def]
+    """Whether what a worker has done counts: nobody was faster, and it does not come from an earlier round."""
+    place = workers.queue[w, 0]
+    if workers.each[w].state == BEFORE or since.times[place] == NEVER:
         return False
-    since.times[part] = NEVER
-    worker.counted += 1
-    if watched:
-        take_out(since, part)
+    workers.each[w].counted += 1
+    take_out(since, place)
     return True
 
 
 @inlined
 def _feed(seconds, rules, way, workers, since, turns, r, w, clock, watched):  # type: ignore[no-untyped-def]
     """The next tasks of a worker; it is idle if there is none."""
-    worker, next_part, given = workers.each[w], workers.queue[w, 0], workers.given[w, 0]
+    worker, next_place, given = workers.each[w], workers.queue[w, 0], workers.given[w, 0]
     while worker.length <= rules.reserve:
-        part = _choose(rules, workers, turns, w, watched)
-        if part < 0:
+        place = _choose(rules, workers, turns, w, watched)
+        if place < 0:
             break
         if worker.length == 0:
-            worker.began, next_part, given = clock, part, clock
-        workers.queue[w, worker.length], workers.given[w, worker.length], since.times[part] = part, clock, clock
+            worker.began, next_place, given = clock, place, clock
+        workers.queue[w, worker.length], workers.given[w, worker.length] = place, clock
         worker.length += 1
         if watched:
-            put_in(since, part)
+            put_in(since, since.before[rules.end[rules.owner[place]]], place, clock)
     if worker.length == 0:
         worker.state = IDLE
         return NEVER
     worker.state = AT
-    return _ends(seconds, rules, way, r, w, next_part, clock, given)
+    ended = _ends(seconds, rules, way, r, w, next_place, workers.ended[w], given)
+    if rules.reserve:
+        workers.ended[w] = ended
+    return ended + way.word
 
 
 @inlined
@@ -174,7 +203,7 @@ def _choose(rules, workers, turns, w, watched):  # type: ignore[no-untyped-def]
     if worker.low < worker.high:
         worker.low += 1
         workers.free[worker.low] = NEVER
-        return rules.own[worker.low - 1]
+        return WHOLE(worker.low) - 1
     if worker.spent:
         return -1
     owner = _richest(rules, workers, w) if watched else _richest_now(rules, workers, w, turns.bits[w])
@@ -184,7 +213,7 @@ def _choose(rules, workers, turns, w, watched):  # type: ignore[no-untyped-def]
     workers.each[owner].high -= 1
     if workers.each[owner].state == OWN:
         change(turns, owner, workers.free[workers.each[owner].high])
-    return rules.own[workers.each[owner].high]
+    return WHOLE(workers.each[owner].high)
 
 
 @inlined
@@ -225,16 +254,23 @@ def _richest_now(rules, workers, w, clock):  # type: ignore[no-untyped-def]
 @inlined
 def _watch(rules, workers, since, turns, by, clock):  # type: ignore[no-untyped-def]
     """Somebody is idle: from now on all are looked at. How many partitions they had done."""
-    known = 0
+    known, since.times[:] = 0, NEVER
+    for end in rules.end:
+        since.after[end], since.before[end] = end, end
     for w in range(len(workers.each)):
         if workers.each[w].state == OWN:
             low = workers.each[w].low
             while workers.free[low] < clock or (workers.free[low] == clock and w < by):
                 low += 1
             turns.keys[w] = workers.free[low]
-            known += _write_down(rules, workers, since, w, low)
+            known += _write_down(rules, workers, w, low)
         for at in range(workers.each[w].length):
-            put_in(since, workers.queue[w, at])
+            place, given = workers.queue[w, at], workers.given[w, at]
+            end = rules.end[rules.owner[place]]
+            last = since.before[end]
+            while last != end and since.times[last] > given:
+                last = since.before[last]
+            put_in(since, last, place, given)
     play(turns)
     return known
 
@@ -242,29 +278,41 @@ def _watch(rules, workers, since, turns, by, clock):  # type: ignore[no-untyped-
 @inlined
 def _look(rules, workers, since, w, clock):  # type: ignore[no-untyped-def]
     """An idle worker looks for what it would help with: what was given first, of what others are at. When it would begin."""
-    seen, found, together = NEVER_BITS, 0, False
-    for part in since.open:
-        if part == len(since.times):
+    seen, found, together = NEVER_BITS, WHOLE(0), False
+    for at in range(rules.others.shape[1]):
+        other = rules.others[w, at]
+        place = since.after[rules.end[other]]
+        given = since.bits[place]
+        together = (given == seen) | (together & (given > seen))
+        seen, found = min(given, seen), (WHOLE(place) if given < seen else found)
+        if other == w:
             break
-        given = since.bits[part] | (rules.task[w, part] >> 63 & NEVER_BITS)  # not before never if it may not
-        together |= given == seen
-        seen, found = min(given, seen), (part if given < seen else found)
     if seen == NEVER_BITS:
         return NEVER
-    for at in range(since.count[0] if together else 0):
-        part = since.open[at]
-        same = since.bits[part] == seen and rules.task[w, part] >= 0
-        found = min(part, found) if same else found
+    if together or since.bits[since.after[found]] == seen:
+        found = _lowest(rules, since, w, seen)
     worker = workers.each[w]
     worker.target, worker.seen = found, since.times[found]
     return max(clock, worker.seen + OVERDUE * (worker.lasted / rules.work[worker.last]) * rules.work[found])
 
 
 @inlined
-def _look_again(rules, workers, since, turns, part, by, clock):  # type: ignore[no-untyped-def]
+def _lowest(rules, since, w, seen):  # type: ignore[no-untyped-def]
+    """Of the partitions that were given first, all at one moment, the one with the lowest number that a worker may do."""
+    found, lowest = WHOLE(0), WHOLE(len(rules.part))
+    for at in range(rules.others.shape[1]):
+        place = since.after[rules.end[rules.others[w, at]]]
+        while since.bits[place] == seen:
+            found, lowest = (WHOLE(place) if rules.part[place] < lowest else found), min(WHOLE(rules.part[place]), lowest)
+            place = since.after[place]
+    return found
+
+
+@inlined
+def _look_again(rules, workers, since, turns, place, by, clock):  # type: ignore[no-untyped-def]
     """A partition is done, or worker `by` has begun with it: others that would have helped with it look for another."""
     for w in range(len(workers.each)):
-        if workers.each[w].state == IDLE and workers.each[w].target == part and w != by:
+        if workers.each[w].state == IDLE and workers.each[w].target == place and w != by:
             change(turns, w, _look(rules, workers, since, w, clock))
 
 
@@ -286,21 +334,26 @@ def _of_these(workers, turns, first, clock, helper):  # type: ignore[no-untyped-
 @inlined
 def _help(seconds, rules, way, workers, since, r, w, clock):  # type: ignore[no-untyped-def]
     """An idle worker begins with what is overdue. When the master hears that it is done."""
-    worker, part = workers.each[w], workers.each[w].target
+    worker, place = workers.each[w], workers.each[w].target
     worker.state, worker.length, worker.began = AT, 1, clock
-    workers.queue[w, 0], workers.given[w, 0], since.times[part] = part, clock, clock
-    return _ends(seconds, rules, way, r, w, part, clock, clock)
+    workers.queue[w, 0], workers.given[w, 0] = place, clock
+    take_out(since, place)
+    put_in(since, since.before[rules.end[rules.owner[place]]], place, clock)
+    ended = _ends(seconds, rules, way, r, w, place, workers.ended[w], clock)
+    if rules.reserve:
+        workers.ended[w] = ended
+    return ended + way.word
 
 
 @inlined
 def _collect(workers, way, done):  # type: ignore[no-untyped-def]
     """How many workers have something to send, and when all of it is here: they are asked at once, and share a link."""
-    senders, through = 0, 0.0
+    senders, asked, through = 0, done + way.word, 0.0
     for w in way.order:
         if workers.each[w].counted:
             senders += 1
-            through = max(through, way.link[w]) + way.master
-    return senders, done + (through + 2 * way.word)
+            through = max(through, asked + way.link[w]) + way.master
+    return senders, through + way.word
 
 
 @inlined
@@ -313,10 +366,12 @@ def _after(seconds, rules, way, workers, turns, r, end, late, carry):  # type: i
         ends, state = turns.keys[w], workers.each[w].state
         if state == OWN:  # in a task of an earlier round since the beginning, or for ever in one of its own
             ends = workers.free[rules.first[w]] if workers.free[rules.first[w]] > end else NEVER
+        ended = workers.ended[w]
         for at in range(1, workers.each[w].length if state == AT else 0):
-            if max(ends - way.word, workers.given[w, at] + way.word) > end:
+            if max(ended, workers.given[w, at] + way.word) > end:
                 break
-            ends = _ends(seconds, rules, way, r, w, workers.queue[w, at], ends, workers.given[w, at])
+            ended = _ends(seconds, rules, way, r, w, workers.queue[w, at], ended, workers.given[w, at])
+            ends = ended + way.word
         inside = carry and state != IDLE and ends > end and ends < NEVER
         late[w] = ends - end if inside else 0.0
 
@@ -330,15 +385,15 @@ def in_order_rounds(seconds, queues, parts, count, way, free, carry):  # type: i
     for r in range(len(seconds)):
         soonest[:], by[:], sends[:] = NEVER, -1, False
         for w in range(n):
-            _report(seconds[r], queues[w], parts, late[w] + 2 * way.word, w, soonest, by)
+            _report(seconds[r], queues[w], parts, late[w] + way.word, way.word, w, soonest, by)
         for part in range(count):
             if by[part] >= 0:
                 sends[by[part]] = True
-        senders[r], through = sends.sum(), 0.0
+        senders[r], asked, through = sends.sum(), soonest.max() + way.word, 0.0
         for w in way.order:
             if sends[w]:
-                through = max(through, way.link[w]) + way.master
-        ends[r] = soonest.max() + (through + 2 * way.word)
+                through = max(through, asked + way.link[w]) + way.master
+        ends[r] = through + way.word
         for w in range(n):
             left = _left(seconds[r], queues[w], late[w], way.word, ends[r])
             late[w] = left if carry and 0 < left < NEVER else 0.0
@@ -346,14 +401,14 @@ def in_order_rounds(seconds, queues, parts, count, way, free, carry):  # type: i
 
 
 @njit(nogil=True, cache=True)
-def _report(seconds, queue, parts, clock, w, soonest, by):  # type: ignore[no-untyped-def]
-    """A worker's reports, as the master hears them: of a partition, the first is kept."""
+def _report(seconds, queue, parts, clock, word, w, soonest, by):  # type: ignore[no-untyped-def]
+    """A worker's reports, as the master hears them, if it begins at `clock`: of a partition, the first is kept."""
     for task in queue:
         if task < 0:
             break
         clock += seconds[task]
-        if clock < soonest[parts[task]]:
-            soonest[parts[task]], by[parts[task]] = clock, w
+        if clock + word < soonest[parts[task]]:
+            soonest[parts[task]], by[parts[task]] = clock + word, w
 
 
 @njit(nogil=True, cache=True)

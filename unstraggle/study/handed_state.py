@@ -27,11 +27,11 @@ WHOLE: Any = np.int64
 INDEX = np.uint32
 """For numbers of workers, partitions and places: what cannot be negative is a check less wherever it is looked up."""
 
-Rules = namedtuple("Rules", "task work uneven unit own first count others helpers reserve")
-"""Who may do what. task: (n, k) rows of the table, -1 where there is none. work: (k,), and whether it is uneven; unit: that of
-all, or 0. own: partitions by owner, each of whom has a row of places: those of worker i stand at count[i] places from first[i]
-on, and at least reserve + 2 places behind them are empty. others: (n, most) owners from whom a worker may take, padded with its
-own number."""
+Rules = namedtuple("Rules", "part owner task work uneven unit first count end others helpers reserve")
+"""Who may do what. Partitions stand in places, by owner: those of worker i at count[i] places from first[i] on; end[i] is the
+place behind them, and at least reserve + 2 places there are empty. part, owner: (places,) the partition and its owner. task:
+(n, places) rows of the table, -1 where there is none. work: (places,), and whether it is uneven; unit: that of all, or 0.
+others: (n, most) owners from whom a worker may take, padded with its own number."""
 
 Seconds = namedtuple("Seconds", "tasks speeds one_speed")
 """tasks: (R, T) seconds of tasks, or speeds: (R, n) of a unit of work if `one_speed`."""
@@ -50,16 +50,17 @@ brought up to date when somebody looks. target: what it would help with, and see
 partition that it did before, and lasted: how long that took. state: what it is at. length: tasks before it. counted: partitions
 that it was the first to do. spent: whether it has found nothing to take. began: its task."""
 
-Workers = namedtuple("Workers", "each queue given free bits")
+Workers = namedtuple("Workers", "each queue given free bits ended own_ends")
 """each: (n,) of WORKER. queue: (n, reserve + 1) tasks before each, and when they were given. free: when each is free for its
 own partitions, if it does only these: the one at a place is given to it at free[place], and done at free[place + 1 + reserve];
-at place low it is never, once its worker is at others. bits: the same as whole numbers. All times are those at which the master
-knows."""
+at place low it is never, once its worker is at others. bits: the same as whole numbers. These are times at which the master
+knows. ended: (n,) when a worker has done the task that it is at, or did the one before, by its own clock; own_ends: of its own,
+where free has them. Both are kept if there is a reserve, for then it goes on before the master knows."""
 
-Since = namedtuple("Since", "times bits open place count")
-"""times: since when somebody is at each partition; never if nobody is, or it is done. bits: the same as whole numbers. open:
-those at which somebody is, in no order, and then k; they are kept from the moment on at which somebody is idle. place: where
-each stands there. count: (1,)."""
+Since = namedtuple("Since", "times bits after before")
+"""times: (places,) since when somebody is at each partition; never if nobody is, or it is done. bits: the same, whole numbers.
+after, before: (places,) those of an owner in the order in which they were given; behind the last and before the first comes
+the empty place end[owner]. They are kept from the moment on at which somebody is idle."""
 
 Turns = namedtuple("Turns", "keys bits first")
 """keys: when something happens at each worker: it is free, or, where it is idle, begins to help. bits: the same as whole
@@ -69,12 +70,14 @@ pairs at places p // 2 come after those at p, and workers themselves stand in th
 
 def board(rules: Rules) -> tuple[Workers, Since, Turns]:
     """Room for a round."""
-    n, k, places = len(rules.task), len(rules.work), 1 << (len(rules.task) - 1).bit_length()
-    queue, free = np.zeros((n, rules.reserve + 1), INDEX), np.full(len(rules.own), NEVER)
-    times, keys = np.full(k, NEVER), np.full(places, NEVER)
-    workers = Workers(np.zeros(n, WORKER), queue, np.zeros(queue.shape), free, free.view(np.int64))
-    since = Since(times, times.view(np.int64), np.full(k + 1, k, INDEX), np.zeros(k, INDEX), np.zeros(1, np.int64))
-    return workers, since, Turns(keys, keys.view(np.int64), np.tile(np.arange(places, dtype=INDEX), 2))
+    n, pairs = len(rules.task), 1 << (len(rules.task) - 1).bit_length()
+    queue, free = np.zeros((n, rules.reserve + 1), INDEX), np.full(len(rules.part), NEVER)
+    times, keys = np.full(len(rules.part), NEVER), np.full(pairs, NEVER)
+    workers = Workers(
+        np.zeros(n, WORKER), queue, np.zeros(queue.shape), free, free.view(np.int64), np.zeros(n), np.zeros(len(free))
+    )
+    since = Since(times, times.view(np.int64), *np.zeros((2, len(times)), INDEX))
+    return workers, since, Turns(keys, keys.view(np.int64), np.tile(np.arange(pairs, dtype=INDEX), 2))
 
 
 @compiled
@@ -84,18 +87,18 @@ def bits_of(time):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def put_in(since, part):  # type: ignore[no-untyped-def]
-    """Somebody is at a partition at which nobody was."""
-    count = since.count[0]
-    since.open[count], since.open[count + 1], since.place[part], since.count[0] = part, len(since.place), count, count + 1
+def put_in(since, last, place, time):  # type: ignore[no-untyped-def]
+    """Somebody is at a partition since a time; it comes behind another of its owner's, or first if that is the end."""
+    after = since.after[last]
+    since.times[place], since.after[last], since.before[after] = time, place, place
+    since.before[place], since.after[place] = last, after
 
 
 @inlined
-def take_out(since, part):  # type: ignore[no-untyped-def]
+def take_out(since, place):  # type: ignore[no-untyped-def]
     """A partition is done."""
-    count, place = since.count[0] - 1, since.place[part]
-    last = since.open[count]
-    since.open[place], since.place[last], since.open[count], since.count[0] = last, place, len(since.place), count
+    after, before = since.after[place], since.before[place]
+    since.times[place], since.after[before], since.before[after] = NEVER, after, before
 
 
 @inlined
