@@ -30,6 +30,7 @@ class Notice:
             yield
         finally:
             timer.cancel()
+            timer.join()  # what is being said is said now, and not in the middle of what follows
 
     def _say(self, what: str) -> None:
         if self._said:
