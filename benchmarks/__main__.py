@@ -12,6 +12,7 @@ NAMES = (
     "quantize",
     "reading",
     "bits",
+    "claims",
     "reproducing",
     "engines",
     "live",
