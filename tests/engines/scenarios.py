@@ -236,6 +236,44 @@ def messages_are_fetched(bench):
         assert estimate.got.tolist() == [True, False, True] and estimate.late == (1,)
 
 
+class OneClusterFirst(Chaos):
+    """What workers from the fourth on announce waits until somebody is let go."""
+
+    def __init__(self, engine):
+        super().__init__(engine)
+        self.let_go, self.waiting = [], []
+
+    def start(self, order):
+        self.let_go, self.waiting = [], []
+        super().start(order)
+
+    def cancel(self, round, workers):
+        self.let_go.append(tuple(workers))
+        super().cancel(round, workers)
+
+    def next(self, until):
+        if self.let_go and self.waiting:
+            events, self.waiting = self.waiting, []
+            return events
+        events = super().next(until)
+        if self.let_go:
+            return events
+        self.waiting += [one for one in events if isinstance(one, Announced) and one.worker >= 3]
+        return [one for one in events if one not in self.waiting]
+
+
+def a_cluster_is_let_go_when_what_is_used_of_it_was_fetched(bench):
+    """While the other one has announced nothing yet. The gradient is exact, and made of as many messages as it takes."""
+    code, delays = codes.cluster(codes.cyclic_repetition(3, s=1), times=2), np.array([0.0, 0.0, LATE, 0.0, LATE, 0.0])
+    engine = OneClusterFirst(bench.make(Constant(6, LONG)))
+    with Master(code, engine, sending="cluster_stop", transfer="pull") as master:
+        for _ in range(3):
+            estimate = run(master, LONG, delays=delays)
+            np.testing.assert_allclose(estimate.gradient, 21.0)
+            assert estimate.exact and estimate.got.tolist() == [True, True, False, True, False, True]
+            assert engine.let_go[:2] == [(2,), (4,)]
+
+
 def fetched_messages_under_chaos(bench):
     """Damaged, doubled, delayed and vanished notes and messages, and stopped workers: never a wrong gradient."""
     code, rng = codes.uncoded_mmc(4, load=2), np.random.default_rng(0)
@@ -414,6 +452,7 @@ QUIET = (
     an_error_in_a_handed_task_is_made_up_for,
     handed_tasks_under_chaos,
     messages_are_fetched,
+    a_cluster_is_let_go_when_what_is_used_of_it_was_fetched,
     fetched_messages_under_chaos,
     whoever_announces_what_it_has_not_is_not_believed,
     a_problem_that_can_stop_leaves_its_task_with_the_round,

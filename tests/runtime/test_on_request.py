@@ -213,22 +213,122 @@ def test_other_policies_end_as_when_messages_are_sent():
     announce(round, 0.2, 0, 1)
     assert any(isinstance(one, Fail) for one in round.feed(Failed(1, 0.3, 0, "again")))
     with pytest.raises(Invalid, match="cluster_stop"):
-        pulled(codes.uncoded(2), sending="cluster_stop")
+        pulled(codes.uncoded(2), Deadline(1.0), sending="cluster_stop")
 
 
-@pytest.mark.parametrize("expression", ["cyclic_repetition(5, s=2)", "fractional_repetition(6, s=2)", "uncoded_mmc(4, load=3)"])
-def test_whatever_happens_no_gradient_is_wrong_and_none_is_missed(expression):
-    """Workers announce, answer, vanish, hang, come back, lie and damage at random; in the end all do what they should."""
+def clustered(inner, **terms):
+    return pulled(codes.cluster(inner, times=2), sending="cluster_stop", **terms)
+
+
+def cancelled(instructions):
+    return [worker for one in instructions if isinstance(one, Cancel) for worker in one.workers]
+
+
+def test_a_cluster_fetches_what_it_needs_and_is_let_go_when_that_is_here():
+    """Weights depend on what came, but not on what came from other clusters."""
+    round = clustered(codes.cyclic_repetition(3, s=1))
+    announce(round, 0.1, 0, 3)
+    asked = announce(round, 0.2, 1)
+    assert told(asked) == [(0, 0), (1, 1)] and round.state is State.OPEN and not cancelled(asked)
+    assert round.feed(Arrived(0, 0.3, ticket=1)) == (), "one of the two is not here"
+    assert round.feed(Arrived(1, 0.4, ticket=2)) == (Cancel((2,), 0),)
+    asked = announce(round, 0.5, 4)
+    assert told(asked) == [(3, 3), (4, 4)] and round.state is State.FETCHING
+    assert round.feed(Arrived(3, 0.6, ticket=3), Arrived(4, 0.6, ticket=4)) == (Cancel((5,), 0),)
+    assert round.state is State.DONE and round.exact and round.got.tolist() == [True, True, False, True, True, False]
+
+
+def test_who_dies_before_its_cluster_is_served_is_replaced_by_one_that_was_not_let_go():
+    round = clustered(codes.cyclic_repetition(3, s=1), on_shortfall="wait")
+    announce(round, 0.1, 0, 1)
+    round.feed(Arrived(0, 0.2, ticket=1))
+    assert not told(round.feed(Lost(1, 0.3, returns=True))) and round.state is State.OPEN
+    assert told(announce(round, 0.4, 2)) == [(2, 2)]
+    assert round.feed(Arrived(2, 0.5, ticket=3)) == (), "nobody is left that would compute in vain"
+    announce(round, 0.6, 3, 5)
+    round.feed(Arrived(3, 0.7, ticket=4), Arrived(5, 0.7, ticket=5))
+    assert round.state is State.DONE and round.exact and round.got.tolist() == [True, False, True, True, False, True]
+
+
+def test_of_a_cluster_that_is_served_nothing_is_missed():
+    """A note that its rule counted goes with its worker, but nobody needs it; and nobody is left that would make it good."""
+    round = clustered(codes.cyclic_repetition(4, s=1))
+    asked = announce(round, 0.1, 0, 1, 2)
+    assert told(asked) == [(0, 0), (2, 2)]
+    assert cancelled(round.feed(Arrived(0, 0.2, ticket=1), Arrived(2, 0.2, ticket=2))) == [3]
+    round.feed(Lost(1, 0.3), Lost(3, 0.3), Failed(0, 0.3, 0, "in a later task"), Dropped(1, 0.3, damaged=True))
+    assert round.state is State.OPEN
+    asked = announce(round, 0.4, 4, 5, 6)
+    assert told(asked) == [(4, 4), (6, 6)]
+    round.feed(Arrived(4, 0.5, ticket=3), Arrived(6, 0.5, ticket=4))
+    assert round.state is State.DONE and round.exact and np.flatnonzero(round.got).tolist() == [0, 2, 4, 6]
+
+
+def test_who_was_let_go_is_not_asked_to_stand_in():
+    """Also if its last note was on its way: it need not answer any more."""
+    round = clustered(codes.cyclic_repetition(4, s=1), on_shortfall="wait", limit=1.0)
+    announce(round, 0.1, 0, 1, 2)
+    assert cancelled(round.feed(Arrived(0, 0.2, ticket=1), Arrived(2, 0.2, ticket=2))) == [3]
+    announce(round, 0.3, 3)
+    announce(round, 0.4, 4, 5, 6)
+    announce(round, 0.5, 7)
+    round.feed(Arrived(4, 0.6, ticket=3))
+    assert told(round.feed(Elapsed(1.0))) == [(5, 5), (6, 6), (7, 7)]
+    round.feed(Arrived(5, 1.1, ticket=4), Arrived(7, 1.1, ticket=6))
+    assert round.state is State.DONE and round.exact
+
+
+def test_parts_are_judged_one_by_one_where_clusters_stop():
+    code, could = (
+        codes.cluster(codes.cyclic_repetition(4, s=1), times=2),
+        np.array([[True, True, True, False, True] + 3 * [False]]),
+    )
+    apart, whole = (to_fetch(code, could, np.zeros((1, 8)), apart=how)[0] for how in (True, False))
+    assert np.flatnonzero(apart).tolist() == [0, 2, 4] and np.flatnonzero(whole).tolist() == [0, 1, 2, 4]
+
+
+def test_patience_asks_those_that_announced_nothing_though_a_payload_is_late():
+    """One cluster waits for a payload, the other for a note that vanished: the payload has its turn in the end."""
+    round = clustered(codes.fractional_repetition(2, s=1), on_shortfall="wait", limit=1.0)
+    assert told(announce(round, 0.1, 0)) == [(0, 0)]
+    announce(round, 0.2, 1)
+    assert Ask((2, 3), 0) in round.feed(Elapsed(1.0))
+    asked = announce(round, 1.5, 3)
+    round.feed(Arrived(3, 1.6, ticket=tickets(asked)[3]))
+    assert told(round.feed(Elapsed(2.0))) == [(0, 0), (1, 1)]
+    round.feed(Arrived(1, 2.1, ticket=9))
+    assert round.state is State.DONE and round.exact and round.got.tolist() == [False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "cyclic_repetition(5, s=2)",
+        "fractional_repetition(6, s=2)",
+        "uncoded_mmc(4, load=3)",
+        "cluster(cyclic_repetition(3, s=1), times=2)",
+        "cluster(uncoded_mmc(3, load=2), times=2)",
+        "cluster(cyclic_repetition(4, s=1), times=2)",
+    ],
+)
+@pytest.mark.parametrize("sending", ["all", "cluster_stop"])
+def test_whatever_happens_no_gradient_is_wrong_and_none_is_missed(expression, sending):
+    """Workers announce, answer, vanish, hang, come back, lie and damage at random; in the end all do what they should. Who is
+    cancelled says nothing more until it is asked again."""
     code = eval(expression, {**vars(codes)})
     for seed in range(60):
-        rng, round = np.random.default_rng(seed), pulled(code, on_shortfall="wait", limit=50.0)
-        instructions, clock, kept, requests = list(round.begin()), 0.0, set(), []
+        rng, round = np.random.default_rng(seed), pulled(code, on_shortfall="wait", limit=50.0, sending=sending)
+        instructions, clock, kept, requests, idle = list(round.begin()), 0.0, set(), [], set()
         senders = code.messages.worker
         for step in range(400):
             calm, clock = step > 60, clock + 1.0
             for one in instructions:
                 if isinstance(one, Tell):
                     requests.append((one.message, one.ticket))
+                elif isinstance(one, Ask):
+                    idle -= set(one.workers)
+                elif isinstance(one, Cancel):
+                    idle |= set(one.workers)
             events, chance = [], rng.random()
             worker, m = int(rng.integers(code.n)), int(rng.integers(len(code.messages)))
             if not calm and chance < 0.1:
@@ -241,9 +341,9 @@ def test_whatever_happens_no_gradient_is_wrong_and_none_is_missed(expression):
             elif requests and chance < 0.6:
                 m, ticket = requests.pop(int(rng.integers(len(requests))))
                 damaged = not calm and rng.random() < 0.3
-                if m in kept:
+                if m in kept and int(senders[m]) not in idle:
                     events = [Dropped(m, clock, True) if damaged else Arrived(m, clock, ticket=ticket)]
-            else:
+            elif int(senders[m]) not in idle:
                 kept.add(m)
                 events = [Announced(int(senders[m]), m, clock)]
             instructions = list(round.feed(*events or [Elapsed(clock)]))

@@ -34,13 +34,72 @@ def test_simulated_rounds_are_those_of_a_real_round(expression):
     for stop in STOPS if expression in (*TWO, "uncoded_mmc(12, load=4)") else STOPS[-2:]:
         fast = simulate(code, network, stop, rounds=ROUNDS, transfer="pull")
         rounds = [Round(code, stop, terms=Terms(transfer="pull")) for _ in arrivals]
-        ended = [replay_pulled(each, row + 0.1, way_of(network, code)) for each, row in zip(rounds, arrivals, strict=True)]
-        times = [np.inf if each.time is None else each.time for each in ended]
-        np.testing.assert_allclose(fast.time.values, times, rtol=1e-12, err_msg=str(stop))
-        over = np.isfinite(times)
-        assert np.array_equal(fast.messages.values[over], np.array([each.got.sum() for each in ended])[over]), stop
-        assert np.array_equal(fast.notes.values[over], np.array([each.notes for each in ended])[over]), stop
-        assert np.array_equal(fast.exact.values[over], np.array([each.exact for each in ended])[over]), stop
+        assert_same(fast, rounds, arrivals, way_of(network, code), str(stop))
+
+
+def assert_same(fast, rounds, arrivals, way, what):
+    """Simulated rounds are those that real ones make of notes which come a tenth of a second after messages are made."""
+    ended = [replay_pulled(each, row + 0.1, way)[0] for each, row in zip(rounds, arrivals, strict=True)]
+    times = [np.inf if each.time is None else each.time for each in ended]
+    np.testing.assert_allclose(fast.time.values, times, rtol=1e-12, err_msg=what)
+    over = np.isfinite(times)
+    assert np.array_equal(fast.messages.values[over], np.array([each.got.sum() for each in ended])[over]), what
+    assert np.array_equal(fast.notes.values[over], np.array([each.notes for each in ended])[over]), what
+    assert np.array_equal(fast.exact.values[over], np.array([each.exact for each in ended])[over]), what
+
+
+CLUSTERED = [e for e in EXAMPLES if e.startswith(("cluster", "hybrid(cluster", "stack", "blocks"))]
+
+
+@pytest.mark.parametrize("expression", CLUSTERED)
+@pytest.mark.parametrize("by", ["rule", "span"])
+def test_clusters_that_stop_fetch_what_they_need_and_are_let_go(expression, by):
+    """Over busy links and over none, each round by itself; and with carry-over, where who is let go is free earlier."""
+    code, terms = example(expression), Terms(sending="cluster_stop", transfer="pull")
+    arrivals, options = arrivals_for(code, 40, seed=3), {"by": by, "sending": "cluster_stop", "transfer": "pull"}
+    network = slow(Recorded(arrivals), code.n)
+    fast = simulate(code, network, rounds=40, **options)
+    assert_same(fast, [Round(code, Recovered(by), terms=terms) for _ in arrivals], arrivals, way_of(network, code), by)
+    together = simulate(code, network, rounds=40, by=by, transfer="pull")
+    over = np.isfinite(fast.time.values)
+    assert (fast.notes.values <= together.notes.values)[over].all()
+    tasks = np.random.default_rng(4).exponential(size=(40, len(code.tasks)))
+    for carry, times, model in ((False, arrivals, Recorded), (True, tasks, RecordedTasks)):
+        fast, plain = (
+            simulate(code, model(times), rounds=40, carry=carry, **options),
+            replay(code, times, carry=carry, **options),
+        )
+        np.testing.assert_allclose(fast.time.values, plain.time.values, rtol=1e-12)
+        over = np.isfinite(plain.time.values)
+        for kind in ("messages", "notes"):
+            assert np.array_equal(getattr(fast, kind).values[over], getattr(plain, kind).values[over]), (kind, carry)
+
+
+@pytest.mark.parametrize("carry", [False, True])
+@pytest.mark.parametrize("expression", CLUSTERED)
+def test_a_master_over_virtual_lets_clusters_go_as_the_simulation_does(expression, carry):
+    code, rounds = example(expression), 20
+    network = slow(RecordedTasks(0.05 + np.random.default_rng(1).exponential(size=(rounds, len(code.tasks)))), code.n)
+    problem, stop = least_squares(code), Recovered("rule")
+    options = {"sending": "cluster_stop", "transfer": "pull"}
+    with Master(code, Virtual(problem, network, rng=0, carry=carry), stop, **options) as master:
+        estimates = [master.gradient(np.full(24, 0.1), step) for step in range(rounds)]
+    fast = simulate(code, network, stop, rounds=rounds, carry=carry, **options)
+    np.testing.assert_allclose([estimate.wait for estimate in estimates], fast.time.values, rtol=1e-12)
+    assert [estimate.messages for estimate in estimates] == fast.messages.values.tolist()
+    for estimate in estimates:
+        np.testing.assert_allclose(estimate.gradient, problem.gradient(np.full(24, 0.1)), rtol=1e-9)
+
+
+def test_who_is_let_go_says_less_and_is_free_for_the_next_round():
+    """Also where what is used depends on what else came: a cluster fetches its own, and does not wait for the others."""
+    for inner in (codes.uncoded_mmc(4, load=3), codes.cyclic_repetition(6, s=2)):
+        code = codes.cluster(inner, times=3)
+        link = Network(ShiftedExponential(rate=1.0, shift=0.1), dim=10, round_trip=0.1)
+        stay, go = (
+            simulate(code, link, rounds=400, rng=0, carry=True, sending=how, transfer="pull") for how in ("all", "cluster_stop")
+        )
+        assert go.notes.mean < stay.notes.mean and go.time.mean < stay.time.mean
 
 
 @pytest.mark.parametrize("expression", APPROXIMATE_EXAMPLES)
@@ -93,7 +152,7 @@ def test_what_does_not_go_together_is_refused():
 
     code = codes.cluster(codes.uncoded_mmc(3, load=2), times=2)
     with pytest.raises(Invalid, match="cluster_stop"):
-        simulate(code, SETTING, rounds=2, sending="cluster_stop", transfer="pull")
+        simulate(code, SETTING, Deadline(1.0), rounds=2, sending="cluster_stop", transfer="pull")
     with pytest.raises(Invalid, match="what a note costs"):
         simulate(code, OwnNetwork(), rounds=2, transfer="pull")
     with pytest.raises(Invalid, match='"push" or "pull"'):

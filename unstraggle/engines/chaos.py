@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ..doors import door
 from ..errors import Invalid
-from ..problems.base import Problem
 from ..randomness import Seed, generator
 from ..runtime import frame
 from ..runtime.events import Announced
@@ -23,11 +22,12 @@ from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Message, Order
 from ..scheme.arrivals import Latency, Resumes, checked
 from ..scheme.code import Code
-from .base import Engine, Lends, Processes, Sampled, keeps, require_tells
+from .base import Engine, Lends, Processes, keeps, require_tells
+from .wrapper import Wrapper
 
 
 @door
-class Chaos:
+class Chaos(Wrapper):
     """Wraps an engine. All probabilities are 0 unless given; what happens is drawn from `rng`.
 
     latency: a model or trace; a message may not leave its worker before the drawn time, and waits are cut short when the round
@@ -63,26 +63,14 @@ class Chaos:
                 raise Invalid(f"Chaos needs a probability {name} between 0 and 1, but got {value}.")
         if (kill or pause) and not isinstance(engine, Processes):
             raise Invalid(f"Chaos can kill and pause only processes, which {type(engine).__name__} does not have. Use Local.")
-        self.engine, self._chances, self._latency = engine, chances, latency
+        super().__init__(engine)
+        self._chances, self._latency = chances, latency
         self._hold_seconds, self._pause_seconds, self._within = hold_seconds, pause_seconds, within
         self._draws, self._events = generator(rng).spawn(2)
         self._held: list[tuple[float, int, Incoming]] = []
         self._due: list[tuple[float, int, int, int]] = []
         self._tie, self._round = count(), -1
         self.delays: NDArray[np.float64] | None = None
-
-    @property
-    def problem(self) -> Problem:
-        return self.engine.problem
-
-    @property
-    def sampled(self) -> bool:
-        return isinstance(self.engine, Sampled) and self.engine.sampled
-
-    @property
-    def carry(self) -> bool:
-        """Of an engine on a sampled clock."""
-        return bool(getattr(self.engine, "carry", False))
 
     @property
     def keeps(self) -> bool:
@@ -122,23 +110,14 @@ class Chaos:
             if events or (until is not None and self.clock() >= until):
                 return events
 
-    def clock(self) -> float:
-        return self.engine.clock()
-
     def tell(self, word: Tell) -> None:
         self.engine.tell(word)  # type: ignore[attr-defined]
-
-    def cancel(self, round: int, workers: tuple[int, ...]) -> None:
-        self.engine.cancel(round, workers)
-
-    def pid(self, worker: int) -> int | None:
-        return self.engine.pid(worker) if isinstance(self.engine, Processes) else None
 
     def close(self) -> None:
         """End the workers; those that are paused go on first."""
         self._due = [due for due in self._due if due[3] == signal.SIGCONT]
         self._send_signals(everything=True)
-        self.engine.close()
+        super().close()
 
     def _draw(self, round: int) -> NDArray[np.float64] | None:
         if self._latency is None:

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from ..checks import require_count
 from ..doors import door
 from ..errors import Invalid
-from ..problems.base import Problem
 from ..runtime.events import Dropped, Failed, Joined, Lost
 from ..runtime.message import Incoming, Message, Order
 from ..runtime.payload import number_type
 from ..scheme.code import Code
-from .base import Engine, Processes, Sampled
+from .base import Engine
+from .wrapper import Wrapper
 
 log = logging.getLogger("unstraggle")
 
@@ -80,7 +80,7 @@ class Ballot:
 
 
 @door
-class Voting:
+class Voting(Wrapper):
     """Wraps an engine: a message counts when `agree` workers have sent the same, and whoever sent another is outvoted.
 
     For codes whose messages come from several workers, such as fractional_repetition and uncoded_mmc: by repetition and
@@ -102,22 +102,10 @@ class Voting:
         self._agree = require_count("Voting", "agree", agree, 2, 10**6, "So many workers must say the same.")
         if tolerance is not None and not 0 <= tolerance < 1:
             raise Invalid(f"Voting needs a relative tolerance from 0 to below 1, but got {tolerance}.")
-        self.engine, self._tolerance = engine, tolerance
+        super().__init__(engine)
+        self._tolerance = tolerance
         self.outvoted: Counter[int] = Counter()
         self._round = -1
-
-    @property
-    def problem(self) -> Problem:
-        return self.engine.problem
-
-    @property
-    def sampled(self) -> bool:
-        return isinstance(self.engine, Sampled) and self.engine.sampled
-
-    @property
-    def carry(self) -> bool:
-        """Of an engine on a sampled clock."""
-        return bool(getattr(self.engine, "carry", False))
 
     def open(self, code: Code) -> None:
         copies_of(code, self._agree)
@@ -198,18 +186,6 @@ class Voting:
             log.warning("Worker %d is outvoted in round %d: its numbers are not those of others.", worker, self._round)
         self.outvoted[worker] += 1
         return Dropped(member, self.clock(), damaged=True)
-
-    def clock(self) -> float:
-        return self.engine.clock()
-
-    def cancel(self, round: int, workers: tuple[int, ...]) -> None:
-        self.engine.cancel(round, workers)
-
-    def pid(self, worker: int) -> int | None:
-        return self.engine.pid(worker) if isinstance(self.engine, Processes) else None
-
-    def close(self) -> None:
-        self.engine.close()
 
 
 def same(first: NDArray[Any], second: NDArray[Any], tolerance: float) -> bool:

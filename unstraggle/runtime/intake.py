@@ -18,11 +18,11 @@ class Intake:
 
     got, pending: (M,) what is here, and what may still come. dropped: what will not, though its worker is alive. A code that
     hands out tasks has `SumsOnRequest`, and one whose messages are fetched `OnRequest`; where these differ, this class says
-    what the plain case is. fetches: whether payloads have to be fetched when the stop rule is met. outdated: what to fetch has
-    to be chosen again. withdrawn: how often what could be had could not any more.
+    what the plain case is. fetches: whether payloads have to be fetched when the stop rule is met. withdrawn: how often what
+    could be had could not any more.
     """
 
-    fetches, outdated, withdrawn = False, False, 0
+    fetches, withdrawn = False, 0
 
     def __init__(self, code: Code) -> None:
         self._code, self.senders = code, code.messages.worker
@@ -49,6 +49,11 @@ class Intake:
     def complete(self) -> bool:
         """Whether the payloads are here that will be used."""
         return True
+
+    @property
+    def outdated(self) -> bool:
+        """Whether what to fetch has to be chosen again."""
+        return False
 
     @property
     def awaited(self) -> NDArray[np.bool_]:
@@ -87,6 +92,11 @@ class Intake:
             for message in np.flatnonzero(self.got).tolist():
                 tracker.add(message)
         return self._trackers[by]
+
+    def served(self, by: By) -> NDArray[np.bool_]:
+        """(M,) messages of parts that are recovered: who has no others may stop."""
+        tracker = self.tracker(by)
+        return np.asarray(tracker.parts_met[tracker.part])
 
     def alarm(self) -> float | None:
         """When to look again although nothing has come."""

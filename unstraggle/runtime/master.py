@@ -101,7 +101,7 @@ class Master:
         self._change, self._seen = change, None  # type: tuple[Change | None, Estimate | None]
         self.engine = engine
         self._policy, self._patience, self._sending = on_shortfall, patience, sending
-        self.transfer = require_transfer(transfer, sending)
+        self.transfer = require_transfer(transfer)
         self._usual: deque[float] = deque(maxlen=REMEMBERED)
         self._lost: dict[int, bool] = {}
         self._suspects: set[int] = set()

@@ -43,7 +43,9 @@ class Round:
     def __init__(self, code: Code, stop: Stop, number: int = 0, terms: Terms | None = None) -> None:
         self.code, self.stop, self.number, self.terms = code, stop, number, terms or Terms()
         self.state, self.over, self.clock, self.time = State.OPEN, False, 0.0, None  # type: tuple[State, bool, float, float | None]
-        self._intake = intake_of(code, number, self.terms)
+        early = require_sending(self.terms.sending) == "cluster_stop"
+        self._early = require_stop_by(stop) if early else None
+        self._intake = intake_of(code, number, self.terms, self._early)
         self.got, self.pending, self._senders = self._intake.got, self._intake.pending, self._intake.senders
         self.taken: list[Any] = []
         """The messages that counted, of the events that it was fed last: as they were fed, so that payloads are not lost."""
@@ -60,8 +62,6 @@ class Round:
         self._idle: set[int] = set()
         self._newcomers: set[int] = set()
         self._out: list[Instruction] = []
-        early = require_sending(self.terms.sending) == "cluster_stop"
-        self._early = self._intake.tracker(require_stop_by(stop)) if early else None
         for worker, returns in self.terms.lost:
             self._lose(Lost(worker, 0.0, returns))
 
@@ -383,7 +383,7 @@ class Round:
     def _needless(self) -> set[int]:
         if self.over or self._early is None:
             return set(self._senders[self.pending].tolist())
-        wanted = ~self._early.parts_met[self._early.part]
+        wanted = ~self._intake.served(self._early)
         return set(self._senders[self.pending].tolist()) - set(self._senders[wanted].tolist())
 
     def _set_alarm(self) -> None:

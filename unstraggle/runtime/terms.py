@@ -50,13 +50,8 @@ def require_stop_by(stop: Stop) -> By:
     raise Invalid(f'sending="cluster_stop" needs stop=Recovered(...), but got {stop}. Use sending="all" with other stop rules.')
 
 
-def require_transfer(transfer: Any, sending: Sending = "all") -> Transfer:
+def require_transfer(transfer: Any) -> Transfer:
     """Check how messages are to get to the master."""
     if transfer not in ("push", "pull"):
         raise Invalid(f'transfer must be "push" or "pull", but got {transfer!r}.')
-    if transfer == "pull" and sending == "cluster_stop":
-        raise Invalid(
-            'sending="cluster_stop" lets workers go whose cluster is recovered, but with transfer="pull" their messages are '
-            "not here yet. Use one of the two."
-        )
     return transfer  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .code import Code
-from .decoders import TOLERANCE, Approximates, Decoder, LeastSquares, decode, known_weights, parts_of
+from .decoders import TOLERANCE, Approximates, Decoder, LeastSquares, Part, decode, known_weights, parts_of
 
 NEGLIGIBLE = 1e-12
 """A weight that is smaller than this fraction of the largest one is zero but for rounding."""
@@ -16,11 +16,12 @@ NEGLIGIBLE = 1e-12
 Flags = NDArray[np.bool_]
 
 
-def to_fetch(code: Code, could: Flags, when: NDArray[np.float64], eps: float = 0.0) -> Flags:
+def to_fetch(code: Code, could: Flags, when: NDArray[np.float64], eps: float = 0.0, apart: bool = False) -> Flags:
     """(R, M) of the messages that could be had, those to ask for; when: (R, M) since when, of copies the first is taken.
 
     Where weights are known in advance, or the gradient will be exact: one copy of each message, and only those to which the
     decoder gives a weight. Else all: each brings an approximation closer. eps: relative error of the numbers in messages.
+    apart: the parts of the code one by one, whatever there is of the others.
 
     >>> from unstraggle.codes import fractional_repetition
     >>> could, when = np.array([[True, True, False, True]]), np.array([[2.0, 1.0, np.inf, 3.0]])
@@ -30,8 +31,16 @@ def to_fetch(code: Code, could: Flags, when: NDArray[np.float64], eps: float = 0
     some, sure = first_copies(code, could, when), sure_of(code)
     if sure is not None or not len(some):
         return some if sure is None else some & (sure >= 0)
+    chosen = np.zeros(could.shape, dtype=bool)
+    for own, decoder in parts_of(code.decoder) if apart else (Part(np.arange(could.shape[1]), code.decoder),):
+        chosen[:, own] = _chosen(decoder, some[:, own], could[:, own], eps)
+    return chosen
+
+
+def _chosen(decoder: Decoder, some: Flags, could: Flags, eps: float) -> Flags:
+    """(R, M) of the messages of a decoder those to ask for; some: without copies. It is asked once for sets that are equal."""
     _, first, place = np.unique(np.packbits(some, axis=1), axis=0, return_index=True, return_inverse=True)
-    found = [_used(code.decoder, row, eps) for row in some[first]]
+    found = [_used(decoder, row, eps) for row in some[first]]
     chosen = np.array([could[at] if row is None else row for row, at in zip(found, first, strict=True)])[place.ravel()]
     enough = np.array([row is not None for row in found])[place.ravel()]
     return np.where(enough[:, None], chosen, could)

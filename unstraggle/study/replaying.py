@@ -53,7 +53,7 @@ def replay(
         from .handed import replayed
 
         return Rounds(code.name, *(Sample(values, carry) for values in exact(*replayed(code, times, carry))))
-    terms = Terms(sending=sending, transfer=require_transfer(transfer, sending))
+    terms = Terms(sending=sending, transfer=require_transfer(transfer))
     rounds = _replay_chain(code, stop, terms, times) if carry else replay_rounds(code, stop, terms, times)
     return Rounds(code.name, *(Sample(values, carry) for values in told(rounds)))
 
@@ -101,7 +101,7 @@ def _replay_round(round: Round, arrivals: NDArray[np.float64]) -> tuple[Round, d
     if round.terms.transfer == "pull":
         from .pulled import replay_pulled
 
-        return replay_pulled(round, arrivals, no_way(round.code)), {}
+        return replay_pulled(round, arrivals, no_way(round.code))
     order = np.argsort(arrivals, kind="stable")
     groups = np.split(order, np.flatnonzero(arrivals[order][1:] != arrivals[order][:-1]) + 1)
     senders, cancelled = round.code.messages.worker, {}  # type: Any, dict[int, float]

@@ -30,7 +30,7 @@ from ..scheme.arrivals import (
 )
 from ..scheme.code import Code
 from ..scheme.decoders import parts_of
-from ..scheme.recovery import By, Sending
+from ..scheme.recovery import By, Sending, recovery_of
 from ..scheme.stop import Planned, Recovered, Stop, code_and_stop, ends, vectorised
 from ..statistics import NORMAL_975
 from ..threads import cores
@@ -76,7 +76,8 @@ def simulate(
     papers and their closed forms, which is too fast for codes whose workers have more to do when a round ends.
 
     transfer: "pull" lets workers announce their messages; those that the decoder will use are fetched, at the cost of a round
-    trip (`latency.Network`). `notes` counts what was announced, `messages` what was fetched.
+    trip (`latency.Network`). `notes` counts what was announced, `messages` what was fetched. A cluster that stops fetches
+    when it is recovered by what was announced, and lets its workers go when that is here.
 
     >>> from unstraggle.codes import cyclic_repetition
     >>> from unstraggle.latency import ShiftedExponential
@@ -93,7 +94,7 @@ def simulate(
     code, stop = code_and_stop(code, stop, by)
     if require_sending(sending) == "cluster_stop":
         require_stop_by(stop)
-    pull = require_transfer(transfer, sending) == "pull" and code.handing is None
+    pull = require_transfer(transfer) == "pull" and code.handing is None
     chunk = partial(_chained_chunk if carry else _chunk, code, latency, stop, sending, pull)
     if code.handing is not None:
         chunk = partial(_handed_chunk, code, latency, carry)
@@ -167,7 +168,7 @@ def _chunk(
         if fused:
             pieces.append(_fused_piece(code, model, sending, size, rng))
         elif pull:
-            pieces.append(_pulled_piece(code, latency, notes(model, code, size, rng), stop))
+            pieces.append(_pulled_piece(code, latency, notes(model, code, size, rng), stop, sending)[0])
         else:
             pieces.append(_piece(code, checked(model.sample(code, size, rng), latency), stop, sending))
     return tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
@@ -229,22 +230,27 @@ def _play(
     place = code.messages.worker * finish.shape[2] + code.messages.after - 1
     arrivals = finish.reshape(len(finish), -1).take(place, axis=1)
     if pull:
-        result = _pulled_piece(code, latency, noted(latency, code, arrivals), stop)
-        return result, result[0][:, None]
+        return _pulled_piece(code, latency, noted(latency, code, arrivals), stop, sending)
     arrivals = delivered(latency, code, arrivals)
     result = _piece(code, arrivals, stop, sending)
-    return result, _released(code, arrivals, stop, result[0]) if sending == "cluster_stop" else result[0][:, None]
+    early = sending == "cluster_stop"
+    return result, _released(code, _part_times(code, arrivals, stop, result[0])) if early else result[0][:, None]
 
 
-def _released(code: Code, arrivals: NDArray[np.float64], stop: Stop, ends: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(R, n) when workers are told to stop because all that they serve is recovered."""
+def _part_times(code: Code, arrivals: NDArray[np.float64], stop: Stop, ends: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(R, parts) when the parts of a code are recovered."""
     from ..scheme import recovery_times
 
     if stop == Recovered("span"):
-        parts = recovery_times.span_part_times(code, arrivals)
-    else:
-        rules = [(part.decoder.rule, part.messages) for part in parts_of(code.decoder)]
-        parts = np.stack([rule.time(arrivals[:, own]) if rule else ends for rule, own in rules], axis=1)
+        return recovery_times.span_part_times(code, arrivals)
+    rules = [(part.decoder.rule, part.messages) for part in parts_of(code.decoder)]
+    return np.stack([rule.time(arrivals[:, own]) if rule else ends for rule, own in rules], axis=1)
+
+
+def _released(code: Code, parts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(R, n) when workers are told to stop because all that they serve is done, (R, parts)."""
+    from ..scheme import recovery_times
+
     return np.stack([parts[:, list(served)].max(axis=1) for served in recovery_times.served_parts(code)], axis=1)
 
 
@@ -275,16 +281,34 @@ def _piece(code: Code, arrivals: NDArray[np.float64], stop: Stop, sending: Sendi
     return times, _sent(arrivals, times[:, None]), *worth(times, residual)
 
 
-def _pulled_piece(code: Code, latency: Any, notes: NDArray[np.float64], stop: Stop) -> Result:
-    """Rounds whose messages were announced at these times (R, M), and are fetched."""
+def _pulled_piece(
+    code: Code, latency: Any, notes: NDArray[np.float64], stop: Stop, sending: Sending
+) -> tuple[Result, NDArray[np.float64]]:
+    """Rounds whose messages were announced at these times (R, M), and are fetched; and when workers are told to stop."""
     from .pulled import fetched, replay_pulled
 
     way = way_of(latency, code)
     if not vectorised(stop):
-        return told([replay_pulled(Round(code, stop, terms=Terms(transfer="pull")), row, way) for row in notes])
-    times, wanted = fetched(code, way, notes, ends(stop, code, notes))
+        rounds = [replay_pulled(Round(code, stop, terms=Terms(transfer="pull")), row, way)[0] for row in notes]
+        result = told(rounds)
+        return result, result[0][:, None]
+    part = recovery_of(code, require_stop_by(stop)).part if sending == "cluster_stop" else None
+    met = ends(stop, code, notes)
+    fetches = fetched(code, way, notes, met[:, None] if part is None else _part_times(code, notes, stop, met), part)
+    return _counted(code, notes, stop, *fetches, part is not None)
+
+
+def _counted(
+    code: Code, notes: NDArray[np.float64], stop: Stop, ended: NDArray[np.float64], wanted: NDArray[np.bool_], early: bool
+) -> tuple[Result, NDArray[np.float64]]:
+    """What is kept of rounds that fetched what was `wanted` (R, M), and when workers are told to stop.
+
+    ended: (R, 1) with the rounds, or early, (R, parts), with the parts that they serve.
+    """
+    over, times = _released(code, ended) if early else ended, ended.max(axis=1)
+    heard = over[:, code.messages.worker] if early else over
     residual = np.zeros(len(times)) if isinstance(stop, Recovered) else _residuals(code, wanted)
-    return times, wanted.sum(axis=1, dtype=np.int32), *worth(times, residual), _sent(notes, times[:, None])
+    return (times, wanted.sum(axis=1, dtype=np.int32), *worth(times, residual), _sent(notes, heard)), over
 
 
 def _recovered(times: NDArray[np.float64], sent: NDArray[np.int32]) -> Result:

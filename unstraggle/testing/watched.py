@@ -7,9 +7,9 @@ import queue
 import threading
 from typing import Any
 
-from ..engines.base import Engine, Processes, Sampled, keeps, tells
+from ..engines.base import Engine, Processes, keeps, tells
+from ..engines.wrapper import Wrapper
 from ..errors import UnstraggleError
-from ..problems import Problem
 from ..runtime.instructions import Tell
 from ..runtime.message import Incoming, Order
 from ..scheme.code import Code
@@ -24,27 +24,15 @@ class BrokenEngine(UnstraggleError, AssertionError):
     """An engine does not keep a promise."""
 
 
-class Watched:
+class Watched(Wrapper):
     """Calls an engine in a thread. within: seconds for each call but `open`."""
 
     def __init__(self, engine: Engine, within: float) -> None:
-        self.engine, self._within, self._stuck = engine, within, ""
+        super().__init__(engine)
+        self._within, self._stuck = within, ""
         self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
         threading.Thread(target=self._serve, name="unstraggle watched engine", daemon=True).start()
-
-    @property
-    def problem(self) -> Problem:
-        return self.engine.problem
-
-    @property
-    def sampled(self) -> bool:
-        return isinstance(self.engine, Sampled) and self.engine.sampled
-
-    @property
-    def carry(self) -> bool:
-        """Of an engine on a sampled clock: whether workers stay in tasks when a round ends."""
-        return bool(getattr(self.engine, "carry", False))
 
     def open(self, code: Code) -> None:
         self._call("open", code, within=START)
