@@ -1,7 +1,9 @@
-"""What coded training costs on one GPU, beside the step of one process: python -m benchmarks.way_gpu [RESULT.json] [minutes].
+"""What coded training costs on one GPU, beside the step of one process: python -m benchmarks.way_gpu [RESULT.json] [minutes]
+[some of 10.9, 133, ResNet: these models only; rows that are not measured again stay in the result].
 
 bfloat16 autocast, SGD, the master's model and optimiser on the device; ms a step are the median of blocks of steps, by turns
-with blocks of one process, whose ms stand beside; ratio: of the means, and half the width of its 95 % interval. slow: the
+with blocks of one process, whose ms stand beside, as many samples in each; the first step of a block is not counted, since
+workers slept before it. ratio: of the means, and half the width of its 95 % interval. slow: the
 messages of worker 1 may not leave before twice the time that a step of four workers takes. memory: of the device, master and
 workers, before the turns. one_pass: a worker's share under repetition in one pass, as the worker has it, with samples that were
 read ahead; beside two passes, and beside a plain pass over the same samples, also on the device.
@@ -29,7 +31,9 @@ from unstraggle.torch import Coded
 from .common import RESULTS
 from .way_models import GPU, Setting
 
-WARM, BLOCKS, BLOCK = 6, 16, 3
+WARM, BLOCK = 6, 4
+BLOCKS, SECONDS = 12, 30.0
+"""Blocks of a row, and how long blocks go on in rows with a limit near by: one worker, and one pass."""
 LATE = 2.0
 """Steps of four workers that a slow one takes."""
 DEVICE, THREADS = "cuda", 4
@@ -45,12 +49,16 @@ RUNS = [
 QUICK = [("uncoded(1)", "ipc", False), ("uncoded(1)", "pinned", False), (FOUR, "ipc", False)]
 
 
-def timed(*steps: Any) -> NDArray[np.float64]:
-    """(kinds, blocks) seconds of a step in some blocks of each kind, by turns, each with all that the device still does."""
+def timed(*steps: Any, seconds: float = 0.0) -> NDArray[np.float64]:
+    """(kinds, blocks) seconds of a step in some blocks of each kind, by turns, each with all that the device still does.
+    seconds: so long at least."""
     for step in steps:
         for _ in range(WARM):
             step()
-    return np.array([[block(step) for step in steps] for _ in range(BLOCKS)]).T
+    found, until = [], time.perf_counter() + seconds
+    while len(found) < BLOCKS or time.perf_counter() < until:
+        found.append([block(step) for step in steps])
+    return np.array(found).T
 
 
 def ratio(above: NDArray[np.float64], below: NDArray[np.float64]) -> list[float]:
@@ -58,6 +66,8 @@ def ratio(above: NDArray[np.float64], below: NDArray[np.float64]) -> list[float]
 
 
 def block(step: Any) -> float:
+    """The first step is not counted: workers have slept while others had their turn, as they never do in a run."""
+    step()
     torch.cuda.synchronize()
     began = time.perf_counter()
     for _ in range(BLOCK):
@@ -93,7 +103,8 @@ def coded(setting: Setting, scheme: str, way: str, late: float, grads: list[torc
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     options: dict[str, Any] = {"engine_options": {"way": way, "threads": THREADS}, "device": DEVICE, "autocast": torch.bfloat16}
     began = time.perf_counter()
-    with Coded(model, nn.CrossEntropyLoss(), setting.data(), scheme=scheme, batch_size=setting.batch, **options) as run:
+    options |= {"batch_size": setting.batch, "drop_last": True}  # as one process: no step with fewer samples
+    with Coded(model, nn.CrossEntropyLoss(), setting.data(), scheme=scheme, **options) as run:
         started = time.perf_counter() - began
         run.backward()
         wrong = max(
@@ -112,7 +123,7 @@ def coded(setting: Setting, scheme: str, way: str, late: float, grads: list[torc
         for _ in range(WARM):
             step()
         free, total = torch.cuda.mem_get_info()
-        seconds, theirs = timed(step, alone(setting)[0])
+        seconds, theirs = timed(step, alone(setting)[0], seconds=SECONDS if run.code.n == 1 else 0.0)
     torch.cuda.empty_cache()
     split = {name: statistics.median([1e3 * getattr(one, name) for one in splits]) for name in vars(splits[0])}
     return {
@@ -162,13 +173,24 @@ def one_pass(setting: Setting) -> dict[str, Any]:
         for part in (0, 1):
             problem.accumulate(params, part, whole, 0, 1.0, total)
 
-    found = dict(zip(("one_pass", "two_passes", "plain"), timed(together, apart, plain), strict=True))
+    found = dict(zip(("one_pass", "two_passes", "plain"), timed(together, apart, plain, seconds=SECONDS), strict=True))
     ratios = {f"{name}_ratio": ratio(found[name], found["plain"]) for name in ("one_pass", "two_passes")}
     return {name: round(1e3 * float(np.median(value)), 2) for name, value in found.items()} | ratios
 
 
-def main(path: Path, minutes: float, quick: bool = False) -> None:
-    """Every run; what is done is written, and what there is no time for is left out."""
+def merged(known: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of before, with what was measured again as it is now; in the order of `GPU` and `RUNS`."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in [*known, *new]:
+        key = tuple(row[name] for name in ("model", "code", "way", "slow"))
+        found[key] = found.get(key, {}) | row
+    names, runs = [setting.name for setting in GPU], [("one process", "", False), *RUNS]
+    return [found[key] for key in sorted(found, key=lambda key: (names.index(key[0]), runs.index(key[1:])))]
+
+
+def main(path: Path, minutes: float, quick: bool = False, models: tuple[str, ...] = ()) -> None:
+    """Every run; what is done is written, and what there is no time for is left out. models: parts of their names."""
+    chosen = [setting for setting in GPU if not models or any(word in setting.name for word in models)]
     about = {
         "benchmark": "way_gpu",
         "repeat": "python -m benchmarks.way_gpu",
@@ -177,9 +199,10 @@ def main(path: Path, minutes: float, quick: bool = False) -> None:
         "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
         "setting": __doc__.split("\n\n")[1].replace("\n", " ").strip() if __doc__ else "",
     }
+    known = json.loads(path.read_text())["rows"] if path.exists() else []
     rows: list[dict[str, Any]] = []
-    for setting in GPU:
-        until = time.perf_counter() + 60 * minutes / len(GPU)
+    for setting in chosen:
+        until = time.perf_counter() + 60 * minutes / len(chosen)
         one, grads = alone(setting)
         seconds, late = float(np.median(timed(one))), 0.0
         del one
@@ -205,8 +228,8 @@ def main(path: Path, minutes: float, quick: bool = False) -> None:
             row = {**common, "code": scheme, "way": way, "slow": slow, **found}
             rows.append(row)
             print(json.dumps(row), flush=True)
-            path.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n")
-    path.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n")
+            path.write_text(json.dumps(about | {"rows": merged(known, rows)}, indent=1) + "\n")
+    path.write_text(json.dumps(about | {"rows": merged(known, rows)}, indent=1) + "\n")
     print(
         subprocess.run(
             ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"], capture_output=True, text=True
@@ -216,4 +239,5 @@ def main(path: Path, minutes: float, quick: bool = False) -> None:
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    main(Path(words[0]) if words else RESULTS / "way_gpu.json", float(words[1]) if words[1:] else 30.0, "quick" in words)
+    where, minutes = Path(words[0]) if words else RESULTS / "way_gpu.json", float(words[1]) if words[1:] else 30.0
+    main(where, minutes, "quick" in words, tuple(word for word in words[2:] if word != "quick"))

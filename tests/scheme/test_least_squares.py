@@ -58,3 +58,18 @@ def test_rank_deficient_sets_of_a_live_run_stay_bounded():
     with Master(code, Virtual(problem, Exponential(rate=1.0), rng=0), Count(21)) as master:
         errors = [np.linalg.norm(master.gradient(np.zeros(8)).gradient - truth) for _ in range(400)]
     assert max(errors) < np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("code", CODES[:6], ids=lambda code: code.name)
+def test_the_answer_that_is_kept_is_that_of_the_same_set(code):
+    """The last arrived set is answered at once, another one as if none had been asked for; nobody can write to an answer."""
+    rng = np.random.default_rng(2)
+    for part in parts_of(code.decoder):
+        sets = [rng.random(part.decoder.size) < 0.7 for _ in range(4)]
+        for got in (sets[0], sets[0], *sets, sets[0]):
+            kept, anew = part.decoder.decode(got.copy()), part.decoder._decoded(got)
+            np.testing.assert_array_equal(kept.weights, anew.weights)
+            assert (kept.residual, kept.gain) == (anew.residual, anew.gain)
+        assert part.decoder.decode(got) is part.decoder.decode(got)
+        with pytest.raises(ValueError, match="read-only"):
+            kept.weights[:] = 0

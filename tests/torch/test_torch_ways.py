@@ -212,3 +212,39 @@ def test_workers_on_several_devices_pass_through_their_own():
     assert way.params(0).device.type == way.begin(1).device.type == "cpu"
     way.join(2, [np.zeros(4, "f4")] * 2, {1: np.zeros(16, np.uint8)})
     assert way.params(0).device.type == "meta"
+
+
+def test_what_a_device_said_of_a_round_is_gone_in_the_next():
+    """The report of a gradient that was not finite is used again, as zeros; one of another size is made anew."""
+    gather, scaling = DeviceGather(codes.uncoded(2), 4, [torch.zeros(4)] * 2), Scaling(1, lambda head: 1.0, known=(1.0, -1))
+    seen = []
+
+    def launch(out, report, *given, looks, **options):
+        """Says that the first gradient has no number, and the next nothing."""
+        seen.append(report.data_ptr())
+        assert not report.any()
+        report[:] = 1.0 if len(seen) == 1 else 0.0
+
+    for _ in range(2):
+        rows, vectors = np.ones((1, 2)), [torch.zeros(4)] * 2
+        gather._at_once(launch, gather.coming(), rows, vectors, scaling)
+        assert gather.finite == (len(seen) > 1)
+    assert seen[0] == seen[1]
+    gather.coming(2)
+    gather._at_once(launch, gather.coming(2), np.ones((2, 2)), vectors, scaling)
+    assert gather.finite
+
+
+@pytest.mark.parametrize("way", ["ipc", "pinned"])
+def test_parameters_that_are_no_numbers_are_refused_and_the_next_step_goes_on(way):
+    model = mlp()
+    with coded(model, data=table(), scheme="uncoded(2)", engine="local", engine_options={"way": way}) as run:
+        weight = next(iter(model.parameters()))
+        kept = weight.detach().clone()
+        with torch.no_grad():
+            weight[0, 0] = float("nan")
+        with pytest.raises(Invalid, match="must be finite"):
+            run.backward()
+        with torch.no_grad():
+            weight.copy_(kept)
+        assert run.backward().exact

@@ -38,7 +38,7 @@ from .info import Info, info_of
 from .launch import require_one_master
 from .layout import trainable
 from .notice import Notice
-from .outgoing import Outgoing
+from .outgoing import Outgoing, seen_finite
 from .parts import partitions
 from .probe import PassCost, probed
 from .problem import TorchProblem
@@ -198,7 +198,7 @@ class Coded:
         """What a step builds on."""
         self._turn, self._names = self.losses[0], frozenset(self.layout.names)
         self._factor, self._sums = 1.0, np.zeros(0)
-        self._fine: bool | None = None
+        self._fine: bool | Tensor | None = None
         self._coming: tuple[int, list[tuple[Tensor, Tensor]]] | None = None
         self._second: dict[Tensor, Tensor] = {}
         self.take(self.code)
@@ -227,11 +227,11 @@ class Coded:
         self._turn, step = chosen(self.losses, loss), self.step - bool(again)
         if step < 0:
             raise Invalid("again=True takes the batch of the step before, but there was none.")
+        params = self._params()  # first: a device copies them while the rest is prepared
         context, samples = self._told(step), self.batches.size(step)
         known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
         scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
-        params = self._params()
-        told: dict[str, Any] = {"delays": delays, "context": context, "finite": self._fine}
+        told: dict[str, Any] = {"delays": delays, "context": context, "finite": seen_finite(self._fine)}
         estimate = self.master.gradient(params, step, scaling=scaling, meanwhile=self._prepare, **told)
         value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
         if not estimate.skipped:
@@ -295,7 +295,7 @@ class Coded:
 
     def _params(self) -> Any:
         """(dim,) the head and the parameters as they are now, written where workers read them."""
-        now = {name for name, p in self._tree.known().items() if p.requires_grad}  # the watch has just looked
+        now = {name for name, p in self._tree.params().items() if p.requires_grad}
         if now != self._names:
             raise Invalid(
                 f"The trainable parameters have changed: {sorted(now ^ self._names)}. "

@@ -34,6 +34,8 @@ class DeviceGather:
         self._copies: dict[int, Tensor] = {}
         self._hastened: dict[int, int] = {}
         self._coming: Tensor | None = None
+        self._read: Tensor | None = None
+        self._blank: Tensor | None = None
         self.finite = True
         self.clear()
 
@@ -65,7 +67,9 @@ class DeviceGather:
             self._here[message.index] = self._slots[message.index] if self._home is None else self._copied(message.index)
 
     def coming(self, tracks: int = 1) -> Tensor:
-        """(tracks, dim) where the next result will be; made before it is needed, while workers compute."""
+        """(tracks, dim) where the next result will be; made before it is needed, while workers compute, as is the report."""
+        if self._read is not None:
+            self._blank, self._read = self._read.zero_(), None
         if self._coming is None or len(self._coming) != tracks:
             device = self._home or self._slots[0].device
             self._coming = torch.empty((tracks, self._dim), dtype=self._slots[0].dtype, device=device)
@@ -90,14 +94,21 @@ class DeviceGather:
         """All in one pass, and one wait for the device: what it says of it comes with the first coordinates."""
         assert scaling.known is not None
         (factor, below), looks = scaling.known, scaling.head if scaling.looks is None else scaling.looks
-        reports = torch.zeros((len(rows), 1 + looks), dtype=torch.float64, device=total.device)
+        reports = self._reports(len(rows), 1 + looks, total.device)
         for out, report, row in zip(total, reports, rows, strict=True):
             some = np.flatnonzero(row).tolist()  # what has no weight may be no number
             weights = nine(tuple(row[some].tolist()), factor, total.device)
             launch(out, report, weights, [vectors[place] for place in some], head=scaling.head, looks=looks, below=below)
-        found = reports.cpu().numpy()
+        found, self._read = reports.cpu().numpy(), reports
         self.finite = not found[:, 0].any()
         scaling.of(found[0, 1:])
+
+    def _reports(self, tracks: int, size: int, device: torch.device) -> Tensor:
+        """Zeros for what the device says of each track: where those of the round before stood, as a rule."""
+        found, self._blank = self._blank, None
+        if found is None or found.shape != (tracks, size):
+            return torch.zeros((tracks, size), dtype=torch.float64, device=device)
+        return found
 
     def _in_turn(self, total: Tensor, used: list[int], rows: NDArray[Any], scaling: Scaling) -> None:
         """First what the factor depends on, then the rest."""

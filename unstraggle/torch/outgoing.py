@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,8 +30,8 @@ class Outgoing:
         self._vectors: dict[int, tuple[list[Any], Vectors]] = {}
 
     @torch.no_grad()
-    def write(self, flat: Any, tensors: Sequence[Tensor]) -> bool | None:
-        """Whether all are finite; None: nobody has looked."""
+    def write(self, flat: Any, tensors: Sequence[Tensor]) -> bool | Tensor | None:
+        """Whether all are finite; or their sum, which a device still computes; None: nobody has looked. See `seen_finite`."""
         at = flat.ctypes.data if isinstance(flat, np.ndarray) else flat.data_ptr()
         if at not in self._pieces:
             self._pieces[at] = self._layout.cut(torch.as_tensor(flat), tensors)
@@ -38,7 +39,7 @@ class Outgoing:
         if vectors:
             return copied(vectors)
         torch._foreach_copy_(self._pieces[at], list(tensors))
-        return None
+        return None if isinstance(flat, np.ndarray) else flat.sum()
 
     def _alike(self, at: int, tensors: Sequence[Tensor]) -> Vectors:
         """Pieces and tensors as vectors; none where some lie in memory otherwise than their pieces."""
@@ -49,6 +50,17 @@ class Outgoing:
             found = [(_vector(piece), _vector(tensor)) for piece, tensor in pairs] if fit else []
             self._vectors[at] = now, found
         return self._vectors[at][1]
+
+
+def seen_finite(found: bool | Tensor | None) -> bool | None:
+    """What `write` has found, waited for. A sum that is not finite says little: None, and somebody looks at every number.
+
+    >>> seen_finite(torch.tensor(1.0)), seen_finite(torch.tensor(float("inf"))), seen_finite(False)
+    (True, None, False)
+    """
+    if not isinstance(found, Tensor):
+        return found
+    return True if math.isfinite(float(found)) else None
 
 
 def _fits(piece: Tensor, tensor: Tensor) -> bool:

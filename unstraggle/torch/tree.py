@@ -40,10 +40,6 @@ class Tree:
         self._look()
         return self._params
 
-    def known(self) -> dict[str, nn.Parameter]:
-        """All parameters, as of the last look."""
-        return self._params
-
     def tensors(self) -> dict[str, Tensor]:
         """Buffers and parameters, as of the last look."""
         return {**self._buffers, **self._params}
