@@ -65,7 +65,8 @@ class Berths:
         """Zeros where a message is added up."""
         if index not in self._sums:
             self._sums[index] = torch.empty(self._dim, dtype=self._type, device=self._device)
-        self._lane.precede()  # of a task that was left, something may still be leaving
+        self._lane.precede()  # of a task that was left, something may still be leaving, of which nobody should hear now
+        self._leaving.clear()
         self._gone[index] = 0
         return self._sums[index].zero_()
 
