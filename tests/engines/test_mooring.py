@@ -64,7 +64,9 @@ class Bench:
         assert self.dock.shares is shares
         self.problem: Any = self.share.problem
         self.problem._open()
-        self.problem.replica.apart = True  # as on a device: gradients stay apart, and leave
+        replica = self.problem.replica
+        replica.apart = True  # as on a device: gradients stay apart, and leave
+        replica.zeros = lambda: torch.zeros_like(replica.flat)  # and sums are tensors
         self.sent: dict[int, Any] = {}
 
     def job(self, round: int, step: int = 0, pull: bool = False) -> Job:
@@ -183,14 +185,13 @@ def test_sums_on_request(shares: bool, device: str) -> None:
     sent: list[Any] = []
 
     def answer(message: Any, payload: Any, checksum: int, times: Any, ticket: int) -> None:
+        assert payload.ctypes.data == bench.dock._rooms[message.index].ctypes.data, "copied on the host"
         if shares:
             bench.dock.put(4, message, payload, checksum, times, again=True)
         sent.append(bench.payload(message.index, 4) if shares else np.frombuffer(payload, KIND).copy())
 
     program = bench.share.program
     rows, parts = program.handed, [part for part, _ in program.tasks]
-    if device == "cpu":  # where sums are arrays, they need no room: a device has tensors
-        bench.problem.replica.zeros = lambda: torch.zeros(bench.problem.dim)
     shift = Shift(bench.share, bench.job(4), lambda task, epoch: None, answer)
     shift.begin()
     wanted: Any = 0
