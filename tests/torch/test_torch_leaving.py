@@ -15,7 +15,8 @@ from unstraggle.runtime.message import Message
 from unstraggle.torch import pinned
 from unstraggle.torch.device_gather import DeviceGather
 from unstraggle.torch.leaving import Leaving
-from unstraggle.torch.pinned import Pinned, merged, pieces
+from unstraggle.torch.pinned import Pinned, pieces
+from unstraggle.torch.pins import merged
 
 from ..torch_models import coded, mlp, table
 
@@ -193,7 +194,7 @@ def test_the_master_hears_only_of_what_has_left(way):
     said = []
     way.leaving(lambda *what: said.append(what))
     total, first = way.begin(0), Event()
-    way._leaving.append((0, 8, first))  # a copy that the device has not done yet
+    way._berths._leaving.append((0, 8, first))  # a copy that the device has not done yet
     way.leave(total, 16)
     assert said == []
     first.done = True

@@ -1,8 +1,10 @@
 """Dock: a worker's end of what is shared on its host. It finds parameters, carries them for its neighbours, and has slots for
-its messages where it shares the master's host."""
+its messages where it shares the master's host. Messages of a device come to their slots, or to memory here, by themselves."""
 
 from __future__ import annotations
 
+import mmap
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from ..errors import Invalid
 from ..runtime import frame
 from ..runtime.instructions import Tell
 from ..runtime.message import Bytes
-from ..runtime.serve import Times
+from ..runtime.serve import Share, Times
 from ..scheme.program import Outgoing
 from .commons import LONG, OWN, Commons, found, offset_of
 from .depot import SIDE_HEAD, memory_of, read_offer, side_size
@@ -32,6 +34,9 @@ class Dock:
         self._side, self._last, self._came = 0, 0, -1
         self._slots: dict[int, tuple[Bytes, int]] = {}
         self._whole: dict[int, int] = {}
+        self._rooms: dict[int, Bytes] = {}
+        self._berths: Any = None
+        self._again = False
 
     # Parameters
 
@@ -107,8 +112,10 @@ class Dock:
         self._whole[index] = round
 
     def begin(self, round: int, index: int, kind: np.dtype[Any]) -> Any:
-        """Zeros where the payload of a message will stand, to which its tasks are added. None where it is short or coded, or
-        stands there whole already."""
+        """Zeros where the payload of a message will stand, or on the device from which it comes, to which its tasks are added.
+        None where it is short or coded, or stands there whole already."""
+        if self._berths is not None:
+            return None if self._whole.get(index) == round else self._berths.begin(index)
         slot, begin = self._slots[index]
         room = slot[begin:]
         if len(room) < LONG or len(room) != kind.itemsize * self._dim or self._whole.get(index) == round:
@@ -116,6 +123,38 @@ class Dock:
         numbers = room.view(kind)
         numbers.fill(0)
         return numbers
+
+    # Messages of a device
+
+    @property
+    def begins(self) -> bool:
+        """Whether there are places in which messages are added up."""
+        return self.shares or self._berths is not None
+
+    def moor(self, share: Share) -> Share:
+        """Let messages come from a device through memory that it reaches: their slots, or rooms here, which are used again in
+        the next round. So whoever keeps a payload longer than it takes to send it copies it."""
+        self._rooms = {message.index: self._room(message.index) for message in share.program.messages}
+        self._berths = share.problem.moor(self._rooms)  # type: ignore[attr-defined]
+        self._again = bool(share.program.handed)
+        return replace(share, land=self.land)
+
+    def _room(self, index: int) -> Bytes:
+        if index not in self._slots:
+            return np.frombuffer(mmap.mmap(-1, self._bytes), np.uint8)  # whole pages: they are registered with the device
+        slot, begin = self._slots[index]
+        return slot[begin:]
+
+    def land(self, round: int, index: int, numbers: Any) -> Any:
+        """Numbers of a device, in the room of their message. What stands whole in a slot stays, as in `put`, for the master may
+        be reading it; but sums that it asks for, it reads when the round is over."""
+        if isinstance(numbers, np.ndarray):
+            return numbers
+        if self._again or self._whole.get(index) != round:
+            self._berths.deliver(index, numbers)
+        return self._rooms[index].view(self._dtype)
+
+    # Words
 
     def require(self, word: Tell, current: int) -> bool:
         """Whether a word of the round whose order this worker has asks for a message that is in its slot; an error if not."""

@@ -9,7 +9,7 @@ import math
 import pickle
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from .base import prepared
 from .commons import OWN, PLACE, machine
 from .depot import Depot
 from .hosts import Carry, Hosts, Step
+from .mooring import agree, moored, require_way
 from .mpi_launch import FAREWELL, is_gone, is_sibling, wire
 from .mpi_launch import command as command
 from .mpi_order import NUMBER, PING_TIMES, pack_order, round_of
@@ -81,15 +82,17 @@ class MPI:
     """Ranks 1, 2, ... of an MPI job are the workers. The script runs on rank 0 only.
 
     heartbeat: seconds without a sign of life after which a worker counts as lost until it shows one. start_within: seconds. Of
-    more ranks than workers, the last are spare: they take the place of ranks that died, where MPI goes on after that.
+    more ranks than workers, the last are spare: they take the place of ranks that died, where MPI goes on after that. way: how
+    gradients of workers on accelerators get into memory of their hosts: "pinned" (which devices reach), "host" (as bytes) or
+    "auto".
     """
 
     keeps = True
 
-    def __init__(self, problem: Problem, *, heartbeat: float = 10.0, start_within: float = 300.0) -> None:
+    def __init__(self, problem: Problem, *, heartbeat: float = 10.0, start_within: float = 300.0, way: str = "auto") -> None:
         if not 1 <= heartbeat < math.inf:
             raise Invalid(f"MPI needs a finite heartbeat >= 1 second, but got heartbeat={heartbeat}.")
-        self.problem = problem
+        self.problem, self._way = problem, require_way("MPI", way)
         self._heartbeat, self._start_within = heartbeat, start_within
         self._number = next(NUMBERS)
         self._wire: Wire | None = None
@@ -105,6 +108,7 @@ class MPI:
         self.problem, found = prepared(self.problem, code), wire(code.n)
         if found.engine is not None:
             raise Invalid("Ranks serve one engine at a time, and another one is open. Close that one first.")
+        agree(self.problem, code, self._way)
         self._depot = Depot(code, self.problem.dim, np.dtype(self.problem.dtype))
         self._code, self._wire, found.engine = code, found, self
         alive = [rank for rank in range(1, found.size) if rank not in found.dead]
@@ -221,6 +225,7 @@ class MPI:
     def _set_up(self, worker: int) -> bytes:
         """What a rank gets at first, its share: it says READY when it has what it needs. Pickled by the starter's thread."""
         share = share_of(self.problem, self._code, worker)
+        share = replace(share, moored=moored(share.problem, self._code, self._way))
         return pickle.dumps((share, machine(), self._heartbeat / 5, self._depot.offer(worker)), protocol=5)
 
     # To the workers

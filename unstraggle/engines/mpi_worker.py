@@ -183,7 +183,8 @@ class Worker:
         self._carries = long and machine() != master
         if long and share.stays:
             share.problem.stay()  # type: ignore[attr-defined]
-        return replace(share, checked=not self._dock.shares)
+        share = replace(share, checked=not self._dock.shares)
+        return self._dock.moor(share) if share.moored else share
 
     def _take_order(self, share: Share) -> None:
         job, self._order = self._order, None
@@ -200,7 +201,7 @@ class Worker:
 
     def _run(self, share: Share, job: Job) -> None:
         dock, self._keeps = self._dock, job.pull
-        begin = partial(dock.begin, job.round, kind=share.dtype) if dock is not None and dock.shares else None
+        begin = partial(dock.begin, job.round, kind=share.dtype) if dock is not None and dock.begins else None
         run(share, job, self._keep if job.pull else self.send, self.stopped, self.wait, begin)
 
     # Where messages are fetched

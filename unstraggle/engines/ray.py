@@ -23,6 +23,7 @@ from ..scheme.code import Code
 from .base import prepared
 from .environment import thread_limits
 from .hub import Hub
+from .mooring import agree, moored, require_way
 from .ray_connection import Connection, load
 from .ray_worker import Post, Worker
 from .starter import Starter
@@ -40,6 +41,8 @@ class Ray:
     {"num_gpus": 1}. restarts: how often a worker that died is started again. heartbeat: seconds without a sign of life
     after which a worker counts as lost until it shows one. threads: of the numerical libraries in each worker. start_within:
     seconds, also for a worker that starts again. host, port: where the master listens; workers must be able to reach it.
+    way: how gradients of workers on accelerators get into memory of their hosts: "pinned" (which devices reach), "host" (as
+    bytes) or "auto".
 
     Workers show a secret token that Ray gives them, but nothing is encrypted: use a network that you trust with Ray itself. A
     cluster that is started here listens on all interfaces and asks for Ray's token (docs/security.md), hence ray>=2.59.
@@ -60,14 +63,15 @@ class Ray:
         start_within: float = 300.0,
         host: str | None = None,
         port: int = 0,
+        way: str = "auto",
     ) -> None:
         if not 1 <= heartbeat < math.inf or threads < 1 or restarts < 0 or not num_cpus >= 0:
             raise Invalid(
                 "Ray needs a finite heartbeat >= 1 second, threads >= 1, restarts >= 0 and num_cpus >= 0, "
                 f"but got heartbeat={heartbeat}, threads={threads}, restarts={restarts}, num_cpus={num_cpus}."
             )
+        self.problem, self._way = problem, require_way("Ray", way)
         load()
-        self.problem = problem
         self._address, self._cpus, self._options = address, num_cpus, dict(options or {})
         self._restarts, self._heartbeat, self._threads = restarts, heartbeat, threads
         self._start_within, self._host, self._port = start_within, host, port
@@ -79,6 +83,7 @@ class Ray:
         if self._connection is not None:
             raise Invalid("An engine serves one code. Close this one and make another for the next code.")
         self.problem = prepared(self.problem, code)
+        agree(self.problem, code, self._way)
         self._code, self._dtype = code, np.dtype(self.problem.dtype)
         times = {"heartbeat": self._heartbeat, "start_within": self._start_within}
         self._hub = Hub(code, self.problem.dim, self._dtype, self._welcome_back, restarts=self._restarts, **times)
@@ -176,7 +181,8 @@ class Ray:
         share = cut(self.problem, program) if self._whole is None else self._whole
         slices = tuple(block_slices(self.problem.dim, self._code.blocks))
         prepare = self._actors[worker].prepare.options(max_task_retries=-1)
-        return prepare.remote(program, share, slices, number_type(self._code, self._dtype))
+        through = moored(self.problem if self._whole is not None else share, self._code, self._way)
+        return prepare.remote(program, share, slices, number_type(self._code, self._dtype), through)
 
     def _wait_for_all(self) -> None:
         ray, limit = load(), time.monotonic() + self._start_within

@@ -74,13 +74,16 @@ class Worker:
         for _ in range(1 + post.offered):
             self._heed(*wire.read_record(self._sock, self._room))
 
-    def prepare(self, program: Program, problem: Problem, slices: tuple[slice, ...], dtype: np.dtype[Any]) -> None:
+    def prepare(
+        self, program: Program, problem: Problem, slices: tuple[slice, ...], dtype: np.dtype[Any], moored: bool = False
+    ) -> None:
         """Take the share of the work and begin. Ray may call it twice when it has restarted the worker."""
         if self._share is not None:
             return
-        self._share = Share(program, problem, slices, dtype, checked=not self._dock.shares)
-        if self._share.stays and self._post.bytes >= LONG:
+        share = Share(program, problem, slices, dtype, checked=not self._dock.shares)
+        if share.stays and self._post.bytes >= LONG:
             problem.stay()  # type: ignore[attr-defined]
+        self._share = self._dock.moor(share) if moored else share
         threading.Thread(target=self._listen, daemon=True).start()
         threading.Thread(target=self._serve, args=(self._share,), daemon=True).start()
         self._send(wire.READY, 0, -1, machine().encode()[: wire.MACHINE])
@@ -102,7 +105,7 @@ class Worker:
     def _compute(self, share: Share, job: Job) -> None:
         self._current = job.round
         send = self._keep if job.pull else self._deliver
-        begin = partial(self._begin, share, job.round) if self._dock.shares else None
+        begin = partial(self._begin, share, job.round) if self._dock.begins else None
         self._try(job.round, lambda: run(share, job, send, self._stopped, self._wait, begin))
 
     def _begin(self, share: Share, round: int, index: int) -> Any:

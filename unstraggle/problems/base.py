@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,8 +15,8 @@ class Problem(Protocol):
 
     The same arguments give the same numbers on whichever worker: randomness (batches, dropout) is seeded by step and part.
     Four members are all that a problem needs. What else it may do saves memory or time: `Restricts`, `Shares`, `Accumulates`,
-    `Joins`, `Overwrites`, `Stays`, `Prepares`, `Travels`, `Listens`, `Stops`, `ComputesAll`, `Encodes` and `HasLoss`,
-    recognised by methods.
+    `Joins`, `Overwrites`, `Stays`, `Prepares`, `Travels`, `Moors`, `Listens`, `Stops`, `ComputesAll`, `Encodes` and
+    `HasLoss`, recognised by methods.
     """
 
     @property
@@ -121,6 +121,20 @@ class Travels(Protocol):
     def along(self, way: Any, say: Callable[[int, int], None]) -> None:
         """Asked once, on a worker, when it has joined the way. say(message, upto): tells the master that the numbers of a
         message stand in their place up to there; 0: none do, any more."""
+        ...
+
+
+@runtime_checkable
+class Moors(Protocol):
+    """A problem whose numbers lie on a device, and which brings its messages into memory of the worker's host by itself."""
+
+    def moors(self, code: Any, kind: str) -> bool:
+        """Whether it does, of a whole problem or of a worker's share. kind: "auto", "pinned" or "host", as engines have it."""
+        ...
+
+    def moor(self, rooms: Mapping[int, NDArray[Any]]) -> Any:
+        """Asked once, on a worker, with bytes of the host for each message: an object as `torch.berths` has it. Its
+        begin(message) gives zeros on the device, and deliver(message, numbers) ends when the numbers stand in their room."""
         ...
 
 

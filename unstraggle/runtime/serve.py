@@ -29,6 +29,9 @@ Send = Callable[[Outgoing, Any, int, Times], None]
 """send(message, payload as `pack` gives it, checksum, times of the tasks since the last message, which are cleared then)"""
 
 
+Land = Callable[[int, int, Any], Any]
+"""land(round, message, numbers): numbers of a message that lie on a device, as an array of the host; others as they are."""
+
 REAL = "fiub"
 """Kinds of numbers that a partial gradient may have."""
 
@@ -69,7 +72,8 @@ class Share:
     """What a worker gets once: its program, its share of the problem, and where blocks and numbers stand.
 
     delays of a job are indexed by the number of the message in the program, 0, 1, ... checked: whether payloads get checksums.
-    left: whether numbers of messages are left as they are, for an engine that takes them where they lie.
+    left: whether numbers of messages are left as they are, for an engine that takes them where they lie. moored: whether they
+    come from a device through pinned memory. land: how, once a worker has made ready for that.
     """
 
     program: Program
@@ -78,6 +82,8 @@ class Share:
     dtype: np.dtype[Any]
     checked: bool = True
     left: bool = False
+    moored: bool = False
+    land: Land | None = None
 
     @property
     def worker(self) -> int:
@@ -159,7 +165,7 @@ def run(
     held_for, held_after = job.hold
     params, step, origin, delays = job.params, job.step, job.origin, job.delays
     problem, slices, clock, program = share.problem, share.slices, time.monotonic, job.program or share.program
-    dtype, checked, left, shapes = share.dtype, share.checked, share.left, share.shapes
+    dtype, checked, left, land, shapes = share.dtype, share.checked, share.left, share.land, share.shapes
 
     if share.listens:
         problem.hear(job.context)  # type: ignore[attr-defined]
@@ -206,6 +212,8 @@ def run(
         nonlocal sent
         if delays is not None:
             delay(message)
+        if land is not None:
+            numbers = land(job.round, message.index, numbers)
         payload, checksum = (numbers, 0) if left else pack(message, numbers, step, dtype, checked)
         send(message, payload, checksum, times)
         times.clear()
@@ -220,6 +228,8 @@ def run(
 
 def payload_of(share: Share, job: Job, message: Outgoing, numbers: Any) -> tuple[Any, int]:
     """What goes to the master, and its checksum."""
+    if share.land is not None:
+        numbers = share.land(job.round, message.index, numbers)
     return (numbers, 0) if share.left else pack(message, numbers, job.step, share.dtype, share.checked)
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,16 +14,13 @@ from torch import Tensor
 
 from ..engines.shared import Area
 from ..scheme.code import Code
-from . import cudart
+from .berths import Berths, Say
 from .cudart import wait_for
 from .device_gather import DeviceGather
 from .layout import TYPES, torch_type
 from .leaving import Leave
+from .pins import Pins
 
-log = logging.getLogger("unstraggle")
-
-Say = Callable[[int, int], None]
-"""say(message, upto): its numbers have left up to there."""
 PIECE, PIECES = 1 << 24, 8
 """Bytes of a piece, at least, and pieces of a vector, at most: while one is written, the one before is read."""
 
@@ -54,24 +48,20 @@ class Pinned:
         self._hosts: list[Tensor] = []
         self._rooms: dict[int, Tensor] = {}
         self._flats: list[Tensor] = []
-        self._sums: dict[int, Tensor] = {}
-        self._gone: dict[int, int] = {}
-        self._registered: list[int] = []
+        self._pins: Pins | None = None
+        self._berths: Berths | None = None
         self._marks: Any = None
-        self._side: Any = None
-        self._leaving: deque[tuple[int, int, Any]] = deque()
-        self._say: Say = lambda index, upto: None
 
     # The master's end
 
     def open(self, sides: Sequence[NDArray[Any]], rooms: Mapping[int, NDArray[Any]]) -> None:
         marks = self._marked()
         if self._home.type == "cuda":
-            self._map(sides, rooms, [marks])
+            self._pins = Pins(self._home, [*sides, *rooms.values(), marks])
+            self._rooms = {m: torch.from_numpy(room.view(TYPES[self._type])) for m, room in rooms.items()}
             self._flats = [torch.zeros(self._dim, dtype=self._type, device=self._home)] * 2
             self._stamp = torch.zeros(1, dtype=torch.int64, device=self._home)
-        else:
-            self._hosts = [torch.from_numpy(side) for side in sides]
+        self._hosts = [torch.from_numpy(side) for side in sides]
 
     def lend(self, side: int) -> Tensor:
         return self._flats[side] if self._flats else self._hosts[side]
@@ -99,8 +89,8 @@ class Pinned:
     def close(self) -> None:
         if self._flats:
             wait_for(self._home)
-        for address in self._registered:
-            cudart.unpin(address)
+        if self._pins is not None:
+            self._pins.release()
         self._forget()
         self._area.close()
 
@@ -108,10 +98,11 @@ class Pinned:
 
     def join(self, worker: int, sides: Sequence[NDArray[Any]], rooms: Mapping[int, NDArray[Any]]) -> None:
         self._device = self._devices[worker % len(self._devices)]
-        self._map(sides, rooms)
+        self._pins, self._hosts = Pins(self._device, sides), [torch.from_numpy(side) for side in sides]
+        self._berths = Berths(self._device, self._dim, self._type, rooms)
+        self._rooms = self._berths.rooms
         self._marked()
         self._flats = [torch.zeros(self._dim, dtype=self._type, device=self._device) for _ in range(2)]
-        self._side = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def params(self, round: int) -> Tensor:
         side = round % 2
@@ -122,50 +113,23 @@ class Pinned:
         return self._flats[side][:]
 
     def begin(self, index: int) -> Tensor:
-        if index not in self._sums:
-            self._sums[index] = torch.empty(self._dim, dtype=self._type, device=self._device)
-        if self._side is not None:  # of a task that was left, something may still be leaving
-            torch.cuda.current_stream(self._device).wait_stream(self._side)
-        self._gone[index] = 0
-        return self._sums[index].zero_()
+        return self._docked.begin(index)
 
     def leaving(self, say: Say) -> tuple[Leave, int] | None:
-        self._say = say
+        """The master hears of what has left."""
+        self._docked.say = say
         return self.leave, len(self._pieces) - 1
 
     def leave(self, total: Tensor, upto: int) -> None:
-        """The numbers of a message are known up to a place: they may leave, beside what is computed. 0: none are, any more.
-        The master hears of those that have left."""
-        index = next((m for m, one in self._sums.items() if one.data_ptr() == total.data_ptr()), None)
-        if index is None:
-            return
-        if upto > self._gone[index]:
-            where = slice(self._gone[index], upto)
-            with self._aside():
-                self._rooms[index][where].copy_(total[where], non_blocking=True)
-                self._leaving.append((index, upto, None if self._side is None else self._side.record_event()))
-        elif self._gone[index]:
-            self._leaving.clear()
-            self._say(index, 0)
-        self._gone[index] = upto
-        while self._leaving and (self._leaving[0][2] is None or self._leaving[0][2].query()):
-            self._say(*self._leaving.popleft()[:2])
+        self._docked.leave(total, upto)
 
     def deliver(self, index: int, numbers: Any) -> None:
-        given, own = torch.as_tensor(numbers), self._sums.get(index)
-        gone = self._gone.pop(index, 0) if own is not None and given.data_ptr() == own.data_ptr() else 0
-        self._rooms[index][gone:].copy_(given[gone:], non_blocking=True)
-        wait_for(self._device)
-        if self._side is not None:
-            self._side.synchronize()
-        self._leaving.clear()
+        self._docked.deliver(index, numbers)
 
-    def _aside(self) -> Any:
-        """On a stream of its own, after all that was asked of the device before."""
-        if self._side is None:
-            return nullcontext()
-        self._side.wait_stream(torch.cuda.current_stream(self._device))
-        return torch.cuda.stream(self._side)
+    @property
+    def _docked(self) -> Berths:
+        assert self._berths is not None, "nobody has joined"
+        return self._berths
 
     # Both
 
@@ -173,21 +137,6 @@ class Pinned:
         """(2, pieces) one more than the round whose parameters stand there."""
         self._marks = self._area.map().view(np.int64).reshape(2, -1)
         return self._marks  # type: ignore[no-any-return]
-
-    def _map(self, sides: Sequence[NDArray[Any]], rooms: Mapping[int, NDArray[Any]], more: Sequence[NDArray[Any]] = ()) -> None:
-        """Register memory of the host. Where the device cannot reach it, copies go by way of the driver, and are slower."""
-        if self._device.type == "cuda":
-            arrays = [*sides, *rooms.values(), *more]
-            for begin, end in merged([(a.ctypes.data, a.ctypes.data + a.nbytes) for a in arrays]):
-                self._register(begin, end - begin)
-        self._hosts = [torch.from_numpy(side) for side in sides]
-        self._rooms = {m: torch.from_numpy(room.view(TYPES[self._type])) for m, room in rooms.items()}
-
-    def _register(self, address: int, size: int) -> None:
-        if cudart.pin(address, size, self._device):
-            self._registered.append(address)
-        else:
-            log.warning("%d bytes of shared memory could not be pinned: copies to and from devices are slow.", size)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("_devices", "_device", "_home", "_dim", "_type", "_pieces", "_area")
@@ -207,18 +156,3 @@ def pieces(dim: int, itemsize: int) -> list[slice]:
     count = min(max(dim * itemsize // PIECE, 1), PIECES)
     ends = [dim * number // count for number in range(count + 1)]
     return [slice(a, b) for a, b in pairwise(ends)]
-
-
-def merged(spans: list[tuple[int, int]], page: int = 4096) -> list[tuple[int, int]]:
-    """Spans of addresses, in whole pages, without overlaps: memory is registered by page, and once.
-
-    >>> merged([(100, 200), (4096, 9000), (300, 400), (20480, 20481)])
-    [(0, 12288), (20480, 24576)]
-    """
-    found: list[tuple[int, int]] = []
-    for begin, end in sorted((begin // page * page, -(-end // page) * page) for begin, end in spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        else:
-            found.append((begin, end))
-    return found

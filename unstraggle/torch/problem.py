@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from .buffers import Kept
 from .context import unpack
 from .data import Columns, Items, Reader, moved, numbers, put_together
 from .how import How, where
-from .layout import Layout
+from .layout import Layout, torch_type
 from .outcome import Outcome
 from .passes import Passes
 from .reading import Batches, Reading
@@ -98,6 +98,22 @@ class TorchProblem:
     def along(self, way: Any, say: Callable[[int, int], None]) -> None:
         """On a worker: this is the way that was opened. Where messages may leave bit by bit, they do."""
         self.replica.leave = way.leaving(say)
+
+    def moors(self, code: Code, kind: str) -> bool:
+        """Whether messages leave this problem's devices through pinned memory, on whichever host; see `ways`."""
+        from .ways import fits
+
+        return fits(self.how.devices, code, self.dtype, kind)
+
+    def moor(self, rooms: Mapping[int, NDArray[Any]]) -> Any:
+        """On a worker: let messages leave through these rooms, bit by bit, and parameters come through pinned memory."""
+        from .berths import Berths
+        from .pinned import pieces
+
+        berths = Berths(self.replica.found(), self.dim, torch_type(self.dtype), rooms)
+        self.replica.leave = berths.leave, len(pieces(self.dim, self.dtype.itemsize)) - 1
+        self.replica.staged = True
+        return berths
 
     def aside(self) -> contextlib.AbstractContextManager[None]:
         """Work on the device that does not wait for what another thread has asked of it, and is done at the end."""

@@ -18,6 +18,7 @@ from .buffers import COUNTER, Kept, kept_buffers
 from .layout import Layout
 from .leaving import Leave, Leaving
 from .outcome import Outcome
+from .staging import Staging
 from .watch import put
 
 Loss = Callable[[Any, Any], Any]
@@ -32,14 +33,17 @@ class Replica:
 
     master: it belongs to the master, which may do without the workers' accelerators. stays: parameters of an order may be used
     where they stand. leave: how the beginning of a message leaves the device before the end, and how many times; see `Leaving`.
+    staged: parameters of the host go to the device through pinned memory.
     """
 
     def __init__(self, model: nn.Module, loss_fn: Loss | None, layout: Layout, device: str, master: bool) -> None:
         self.model, self.loss_fn, self.layout = model, loss_fn, layout
         self._wanted, self._master = device, master
-        self.stays = self.opened = False
+        self.stays = self.opened = self.staged = False
         self.leave: tuple[Leave, int] | None = None
         self._side: Any = None
+        self._staging: Staging | None = None
+        self._landing: Tensor | None = None
         self._fresh = 0
         self._unwritten: dict[Tensor, Tensor] = {}
 
@@ -48,15 +52,10 @@ class Replica:
     def open(self) -> None:
         """Put the model's parameters into one flat tensor on the device.
 
-        On the CPU they become views of it. Kernels of accelerators want tensors aligned, so there they keep their own memory.
+        On the CPU they become views of it. Kernels of accelerators want tensors aligned: there they keep their own memory until
+        the first order, and after it where the layout does not align them.
         """
-        missing = not torch.cuda.is_available()
-        if missing and not self._master and self._wanted.startswith("cuda"):
-            raise Invalid(
-                f"A worker is to compute on {self._wanted}, but sees no GPU. On Ray, ask for one for each worker: "
-                'engine_options={"options": {"num_gpus": 1}}, on machines that have them; else device="cpu".'
-            )
-        self.device = torch.device("cpu" if missing and self._master else self._wanted)
+        self.device = self.found()
         self.model.to(self.device)
         if isinstance(self.loss_fn, nn.Module):
             self.loss_fn.to(self.device)
@@ -74,6 +73,16 @@ class Replica:
         for p in self._large:
             p.register_post_accumulate_grad_hook(self._write)  # type: ignore[no-untyped-call]
         self.opened = True
+
+    def found(self) -> torch.device:
+        """The device, which must be there."""
+        missing = not torch.cuda.is_available()
+        if missing and not self._master and self._wanted.startswith("cuda"):
+            raise Invalid(
+                f"A worker is to compute on {self._wanted}, but sees no GPU. On Ray, ask for one for each worker: "
+                'engine_options={"options": {"num_gpus": 1}}, on machines that have them; else device="cpu".'
+            )
+        return torch.device("cpu" if missing and self._master else self._wanted)
 
     def _flatten(self) -> None:
         everything = self.layout.tensors(self.model)
@@ -96,21 +105,25 @@ class Replica:
         self._loaded = params
         if isinstance(params, Tensor):
             self._view(params)
-        elif self.stays and self.device.type == "cpu" and params.dtype == self.layout.dtype and params.flags.c_contiguous:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # not to be written, and nobody does
-                self._view(torch.from_numpy(params))
-        elif self.device.type == "cpu":
-            np.copyto(self.flat.numpy(), params)
+        elif self.staged or self.device.type != "cpu":
+            self._copy(_tensor(params))
+        elif self.stays and params.dtype == self.layout.dtype and params.flags.c_contiguous:
+            self._view(_tensor(params))
         else:
-            self._copy(params)
+            np.copyto(self.flat.numpy(), params)
         return True
 
-    def _copy(self, params: NDArray[Any]) -> None:
-        """To the device, and into the memory of each parameter."""
-        self.flat.copy_(torch.from_numpy(params.copy()))
-        for name, p in self.params.items():
-            p.data.copy_(self.layout.view(self.flat, name, p.shape))
+    def _copy(self, params: Tensor) -> None:
+        """To the device; parameters are views of what stands there, where they may begin at its places."""
+        if self._landing is None:  # memory of an order is not written
+            self._landing = torch.empty_like(self.flat) if self._viewed else self.flat
+            self._staging = Staging(self.device, self.flat.dtype) if self.staged else None
+        flat = self._landing
+        flat.copy_(params) if self._staging is None else self._staging.up(params, flat)
+        if self.device.type == "cpu" or self.layout.align > 1:
+            self._view(flat)
+        else:
+            torch._foreach_copy_([p.data for p in self.params.values()], self._views(flat))
 
     def _view(self, flat: Tensor) -> None:
         """Let the model's parameters be views of these."""
@@ -259,6 +272,13 @@ class Replica:
     def __reduce__(self) -> Any:
         """Without what was opened."""
         return Replica, (own_copy(self.model), self.loss_fn, self.layout, self._wanted, self._master)
+
+
+def _tensor(params: NDArray[Any]) -> Tensor:
+    """Numbers that are not to be written, and nobody does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(params)
 
 
 def roots(model: nn.Module, loss_fn: Any) -> dict[str, nn.Module]:

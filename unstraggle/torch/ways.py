@@ -24,11 +24,12 @@ from ..errors import Invalid
 from ..runtime.payload import number_type
 from ..scheme.code import Code
 from . import cudart
+from .berths import Say
 from .cudart import wait_for
 from .device_gather import DeviceGather
 from .layout import torch_type
 from .leaving import Leave
-from .pinned import Pinned, Say
+from .pinned import Pinned
 
 log = logging.getLogger("unstraggle")
 
@@ -129,16 +130,23 @@ def way_of(devices: Sequence[str], home: str, code: Code, dim: int, dtype: np.dt
 
     kind: "auto", the best that there is, "ipc", "pinned" or "host".
     """
-    why = _unfit(code, dtype)
-    if kind == "host" or (kind == "auto" and (why or all(torch.device(one).type == "cpu" for one in devices))):
+    if not fits(devices, code, dtype, kind):
         return None
-    if why:
-        raise Invalid(f'way="{kind}" {why}. Leave it out.')
     if kind in ("auto", "ipc") and _shared(devices, home, required=kind == "ipc"):
         log.info("Parameters and gradients stay on %s: processes share its memory.", devices[0])
         return Ipc(devices[0], dim, dtype, len(code.messages))
     log.info("Parameters and gradients pass through pinned memory between %s and the master on %s.", ", ".join(devices), home)
     return Pinned(devices, home, dim, dtype)
+
+
+def fits(devices: Sequence[str], code: Code, dtype: np.dtype[Any], kind: str) -> bool:
+    """Whether there is a way for a code on these devices; `Invalid` where it is asked for, and cannot be."""
+    why = _unfit(code, dtype)
+    if kind == "host" or (kind == "auto" and (why or all(torch.device(one).type == "cpu" for one in devices))):
+        return False
+    if why:
+        raise Invalid(f'way="{kind}" {why}. Leave it out.')
+    return True
 
 
 def _unfit(code: Code, dtype: np.dtype[Any]) -> str:
