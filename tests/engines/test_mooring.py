@@ -258,3 +258,41 @@ def test_abandoned_is_no_error_of_a_message() -> None:
     assert bench.compute(bench.job(0)) == {}
     bench.problem.accumulate = accumulate
     assert bench.agree(bench.compute(bench.job(1)))
+
+
+def test_mpi_tells_its_workers_and_they_make_ready() -> None:
+    from unstraggle.engines.mpi_worker import Worker
+
+    bench = Bench("uncoded(2)", shares=False)
+    for way in ("pinned", "auto"):
+        engine: Any = MPI(bench.run.problem, way=way)
+        engine._code, engine._depot = bench.code, bench.depot
+        share, *_ = pickle.loads(engine._set_up(1))
+        worker: Any = Worker(None, ())  # type: ignore[arg-type]
+        ready = worker._at_dock(share, b"", "another host")
+        assert (ready.land is not None) is worker._dock.begins is share.moored is (way == "pinned")
+
+
+def test_ray_tells_its_workers() -> None:
+    pytest.importorskip("ray")
+    from unstraggle.engines import Ray
+
+    class Actor:
+        """What a worker of Ray is asked."""
+
+        def __init__(self) -> None:
+            self.prepare = self
+
+        def options(self, **options: Any) -> Any:
+            return self
+
+        def remote(self, *given: Any) -> Any:
+            return given
+
+    bench = Bench("uncoded(2)", shares=False)
+    for way in ("pinned", "auto"):
+        engine: Any = Ray(bench.run.problem, way=way)
+        engine._code, engine._dtype, engine._actors = bench.code, KIND, [Actor(), Actor()]
+        assert engine._prepare(1)[-1] is (way == "pinned")
+    with pytest.raises(Invalid, match="Ray's way is one of"):
+        Ray(bench.run.problem, way="wire")
