@@ -189,24 +189,27 @@ def interpreted_bad_input(call, doors):
 
 def check_message_sums(device):
     """The kernel by which a device adds messages up: weights, a factor over a coordinate, and what it reports."""
+    from unstraggle.torch.cudart import wait_for
     from unstraggle.torch.device_kernel import launch
     from unstraggle.torch.device_sum import nine
 
     length, head = 3000, 5
-    for count, below, spoiled in [(1, -1, None), (3, 1, None), (8, 1, 2999), (2, -1, 2)]:
+    for count, below, spoiled in [(1, -1, None), (3, 1, None), (3, 1, 17), (8, 1, 2999), (2, -1, 2), (1, -1, None)]:
         rows = [vector(length, seed) for seed in range(count)]
         for row in rows:
             row[1] = abs(row[1]) + 1
         if spoiled is not None:
             rows[-1][spoiled] = np.inf
         weights = tuple(0.5 + seed for seed in range(count))
-        out, report = torch.empty(length, device=device), torch.zeros(3, dtype=torch.float64, device=device)
+        out = torch.empty(length, device=device)
+        report = torch.zeros(3, dtype=torch.float64, pin_memory=device == "cuda")  # of the host: a device writes there, too
         vectors = [tensor(row, device) for row in rows]
         launch(out, report, nine(weights, 0.25, out.device), vectors, head=head, looks=2, below=below)
         total = sum(weight * row.astype(np.float64) for weight, row in zip(weights, rows, strict=True))
         expected = np.where(np.arange(length) < head, total, total * 0.25 / (total[1] if below >= 0 else 1.0))
+        wait_for(out.device)
         np.testing.assert_allclose(out.cpu().numpy(), expected.astype(np.float32), rtol=1e-6)
-        np.testing.assert_allclose(report.cpu().numpy(), [spoiled is not None, *total[:2]], rtol=1e-12)
+        np.testing.assert_allclose(report.numpy(), [spoiled is not None, *total[:2]], rtol=1e-12)
 
 
 def interpreted_message_sums():

@@ -225,13 +225,13 @@ def test_what_a_device_said_of_a_round_is_gone_in_the_next():
         assert not report.any()
         report[:] = 1.0 if len(seen) == 1 else 0.0
 
+    gather.add([Message(worker, worker, 0, 0.0, np.zeros(16, np.uint8)) for worker in (0, 1)])
+    terms = [([0, 1], torch.ones(9))]
     for _ in range(2):
-        rows, vectors = np.ones((1, 2)), [torch.zeros(4)] * 2
-        gather._at_once(launch, gather.coming(), rows, vectors, scaling)
+        gather._at_once(launch, gather.coming(), terms, scaling)
         assert gather.finite == (len(seen) > 1)
     assert seen[0] == seen[1]
-    gather.coming(2)
-    gather._at_once(launch, gather.coming(2), np.ones((2, 2)), vectors, scaling)
+    gather._at_once(launch, gather.coming(2), 2 * terms, scaling)
     assert gather.finite
 
 

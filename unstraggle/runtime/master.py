@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -41,6 +42,8 @@ from .terms import Terms, Transfer, require_transfer
 
 log = logging.getLogger("unstraggle")
 
+Finite = bool | Callable[[], bool] | None
+"""Whether parameters are finite: known, to be asked for, or nobody has looked."""
 REMEMBERED = 100
 """Rounds from which the usual time is learned."""
 LEARNED = 5
@@ -131,21 +134,22 @@ class Master:
         context: bytes = b"",
         scaling: Scaling | None = None,
         meanwhile: Callable[[], None] | None = None,
-        finite: bool | None = None,
+        finite: Finite = None,
     ) -> Estimate:
         """The gradient at params (dim,). step: seeds what the problem draws, by default the number of the round.
 
         context: what else workers must know in this round, for problems that listen (`problems.Listens`). scaling: what the
         gradient is multiplied by while messages are added up, so that nobody passes over it for that alone. meanwhile: called
         once workers have their order, for what can be done before they answer. finite: whether the parameters are, where that
-        was seen while they were written.
+        was seen while they were written; or who is to be asked once workers have their order, since a device may still look.
         """
         if not self._busy.acquire(blocking=False):
             raise Invalid("A master computes one gradient at a time, but another thread is in one. Use one master per thread.")
         try:
             with Interrupts() as interrupts:
-                order = self._order(_checked(params, self.engine, finite), step, delays, context)
-                return self._gradient(order, scaling, meanwhile, interrupts)
+                asked, known = (finite, True) if callable(finite) else (None, finite)
+                order = self._order(_checked(params, self.engine, known), step, delays, context)
+                return self._gradient(order, scaling, partial(_meanwhile, asked, meanwhile), interrupts)
         finally:
             self._busy.release()
 
@@ -172,25 +176,37 @@ class Master:
         return Order(number, number if step is None else step, values, None, delays, changed, context, hold, pull)
 
     def _gradient(
-        self, order: Order, scaling: Scaling | None, meanwhile: Callable[[], None] | None, interrupts: Interrupts
+        self, order: Order, scaling: Scaling | None, meanwhile: Callable[[], None], interrupts: Interrupts
     ) -> Estimate:
         number, changed, pull, code = order.round, order.code, order.pull, order.code or self.code
-        round = Round(code, self.stop, number, self._terms())
-        current = Current(self.engine, self._gather(code), round, order, self._log, self._left, meanwhile)
-        self._left = None
         try:
-            current.run(interrupts, math.inf if self._sampled else LOOK)
+            outside = self._start(order, self._gather(code))
+            round = Round(code, self.stop, number, self._terms())
+            current = Current(self.engine, self._gather(code), round, order, self._log, outside)
+            self._run(current, meanwhile, interrupts)
         except BaseException:
             self.engine.cancel(number, tuple(range(self.code.n)))
             raise
-        finally:
-            self._learn(current.round)
         estimate = self._seen = current.estimate(scaling)
-        self._left = estimate.wall - current.outside
-        if changed is None and not pull and current.round.state is State.DONE:
+        self._left = estimate.wall - outside
+        if changed is None and not pull and round.state is State.DONE:
             self._holding.learn(estimate.arrivals, current.starts(), estimate.wait)
         self._recorder.add(estimate, current.taken, code)
         return estimate
+
+    def _start(self, order: Order, gather: Gather) -> float:
+        """Give workers their order before anything else is done for the round. Gives how long the time between rounds was."""
+        gather.clear()
+        left, self._left = self._left, None
+        outside = 0.0 if left is None else max(0.0, self.engine.clock() - left)
+        self.engine.start(order)
+        return outside
+
+    def _run(self, current: Current, meanwhile: Callable[[], None], interrupts: Interrupts) -> None:
+        try:
+            current.run(interrupts, math.inf if self._sampled else LOOK, meanwhile)
+        finally:
+            self._learn(current.round)
 
     def _code_of(self, number: int) -> Code:
         if self._change is None:
@@ -247,7 +263,7 @@ class Master:
 class Current:
     """The round that is running: events from the engine to the `Round`, its instructions to the engine, payloads to the sum.
 
-    left: when the last gradient was given, on the clock of its round. meanwhile: what to do once workers have their order.
+    Workers have their order. outside: seconds between the last round and this one.
     """
 
     def __init__(
@@ -257,25 +273,19 @@ class Current:
         round: Round,
         order: Order,
         log: Log,
-        left: float | None,
-        meanwhile: Callable[[], None] | None = None,
+        outside: float,
     ) -> None:
         self._engine, self._gather, self.round, self._order, self._log = engine, gather, round, order, log
-        self._left, self.outside, self._meanwhile = left, 0.0, meanwhile
+        self._outside, self._senders = outside, round.code.messages.worker
         self.taken: list[Message] = []
         self._until: float | None = None
         self.bytes = 0
 
-    def run(self, interrupts: Interrupts, look: float) -> None:
-        """Start the round and take events until it is over. look: seconds between two looks for interrupts."""
-        self._gather.clear()
-        if self._left is not None:
-            self.outside = max(0.0, self._engine.clock() - self._left)
-        self._engine.start(self._order)
+    def run(self, interrupts: Interrupts, look: float, meanwhile: Callable[[], None]) -> None:
+        """Take events until the round is over. look: seconds between two looks for interrupts. meanwhile: what to do first."""
         self._log.begin(self.round)
         self._follow((), self.round.begin())
-        if self._meanwhile is not None:
-            self._meanwhile()
+        meanwhile()
         while self.round.open:
             incoming = self._engine.next(self._pause(look))
             interrupts.heed()
@@ -341,37 +351,43 @@ class Current:
     # When it is over
 
     def estimate(self, scaling: Scaling | None = None) -> Estimate:
-        """Decode what there is, as the round says."""
-        round, senders = self.round, self.round.code.messages.worker
-        skipped, wait = round.state is State.SKIPPED, float(round.clock if round.time is None else round.time)
-        done = computed(self.taken, round.code)
+        """Decode what there is, as the round says. While a device may be at it, the record is written."""
+        round, skipped = self.round, self.round.state is State.SKIPPED
         tracks = self._nothing() if skipped else self._gather.finish(round.decoded.weights, scaling)
+        done, exact, record = computed(self.taken, round.code), not skipped and round.exact, self._record()
+        busy, wait = set(self._senders[round.pending].tolist()), float(round.clock if round.time is None else round.time)
         fine = skipped or self._gather.finite or self._say_it_is_not_finite()
-        used = set(senders[round.got].tolist())
-        late = set(range(round.code.n)) - used - round.noted.keys() - round.missed
-        busy = set(senders[round.pending].tolist())
         return Estimate(
             tracks=tracks,
-            got=round.got.copy(),
-            arrivals=self._arrivals(),
             computed=done,
-            code=round.code.name,
-            round=round.number,
-            step=self._order.step,
-            exact=not skipped and round.exact and fine,
+            exact=exact and fine,
             finite=fine,
-            residual=1.0 if skipped else round.decoded.residual,
             skipped=skipped,
-            used=tuple(sorted(used)),
-            late=tuple(sorted(late)),
-            lost=tuple(sorted(round.missed)),
-            messages=int(round.got.sum()),
-            stale=round.late,
-            duplicates=round.duplicates,
-            damaged=round.damaged,
-            bytes=self.bytes,
-            **spent(self.taken, done, wait, self._engine.clock(), self.outside, busy, round.missed, round.noted),
+            **record,
+            **spent(self.taken, done, wait, self._engine.clock(), self._outside, busy, round.missed, round.noted),
         )
+
+    def _record(self) -> dict[str, Any]:
+        """What happened in the round, for its `Estimate`."""
+        round = self.round
+        used = set(self._senders[round.got].tolist())
+        late = set(range(round.code.n)) - used - round.noted.keys() - round.missed
+        return {
+            "code": round.code.name,
+            "round": round.number,
+            "step": self._order.step,
+            "got": round.got.copy(),
+            "arrivals": self._arrivals(),
+            "residual": 1.0 if round.state is State.SKIPPED else round.decoded.residual,
+            "used": tuple(sorted(used)),
+            "late": tuple(sorted(late)),
+            "lost": tuple(sorted(round.missed)),
+            "messages": int(round.got.sum()),
+            "stale": round.late,
+            "duplicates": round.duplicates,
+            "damaged": round.damaged,
+            "bytes": self.bytes,
+        }
 
     def _say_it_is_not_finite(self) -> bool:
         """False. Whose numbers they are is looked for only now: as a rule all are finite."""
@@ -409,6 +425,18 @@ def _checked(params: NDArray[Any], engine: Engine, fine: bool | None = None) -> 
     values = params if hasattr(params, "data_ptr") else np.ascontiguousarray(params, dtype=problem.dtype)
     if values.shape != (problem.dim,):
         raise Invalid(f"The problem has parameters of shape ({problem.dim},), but got {values.shape}.")
-    if not (finite(values) if fine is None else fine):
-        raise Invalid("The parameters must be finite, but have NaN or infinity. The training has diverged: lower its rate.")
+    _require_finite(finite(values) if fine is None else fine)
     return values
+
+
+def _meanwhile(finite: Callable[[], bool] | None, more: Callable[[], None] | None) -> None:
+    """What is done while workers compute."""
+    if finite is not None:
+        _require_finite(finite())
+    if more is not None:
+        more()
+
+
+def _require_finite(fine: bool) -> None:
+    if not fine:
+        raise Invalid("The parameters must be finite, but have NaN or infinity. The training has diverged: lower its rate.")

@@ -20,6 +20,7 @@ from ..errors import Invalid
 from ..plan.auto import WORTH
 from ..runtime.estimate import Estimate
 from ..runtime.gather import Scaling
+from ..runtime.master import Finite
 from ..runtime.states import Shortfall
 from ..runtime.terms import Transfer
 from ..scheme.code import Code
@@ -33,12 +34,13 @@ from .checks import (
 from .context import pack
 from .data import Collate, source
 from .draft import Draft, Given, layout_and_how, usable
+from .filling import Filling
 from .how import Forward, split_batch
 from .info import Info, info_of
 from .launch import require_one_master
 from .layout import trainable
 from .notice import Notice
-from .outgoing import Outgoing, seen_finite
+from .outgoing import Outgoing
 from .parts import partitions
 from .probe import PassCost, probed
 from .problem import TorchProblem
@@ -198,8 +200,8 @@ class Coded:
         """What a step builds on."""
         self._turn, self._names = self.losses[0], frozenset(self.layout.names)
         self._factor, self._sums = 1.0, np.zeros(0)
-        self._fine: bool | Tensor | None = None
-        self._coming: tuple[int, list[tuple[Tensor, Tensor]]] | None = None
+        self._filling = Filling()
+        self._finite: Finite = None
         self._second: dict[Tensor, Tensor] = {}
         self.take(self.code)
 
@@ -231,10 +233,16 @@ class Coded:
         context, samples = self._told(step), self.batches.size(step)
         known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
         scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
-        told: dict[str, Any] = {"delays": delays, "context": context, "finite": seen_finite(self._fine)}
-        estimate = self.master.gradient(params, step, scaling=scaling, meanwhile=self._prepare, **told)
+        told: dict[str, Any] = {"delays": delays, "context": context, "finite": self._finite}
+        try:
+            estimate = self.master.gradient(params, step, scaling=scaling, meanwhile=self._prepare, **told)
+        except BaseException:
+            self._filling.withdraw()
+            raise
         value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
-        if not estimate.skipped:
+        if estimate.skipped:
+            self._filling.withdraw()
+        else:
             self._fill(estimate, step)
         info = info_of(estimate, self.batches.epoch_of(step), samples, value, self._metrics(estimate))
         self.step = step + 1
@@ -302,7 +310,7 @@ class Coded:
                 "Make another Coded after freezing or unfreezing, and load its state."
             )
         flat, every = self.master.room(), self._tree.tensors()
-        self._fine = self._outgoing.write(flat, [every[name] for name in self.layout.places])
+        self._finite = self._outgoing.write(flat, [every[name] for name in self.layout.places])
         return flat
 
     def _scale(self, head: Any, samples: int) -> float:
@@ -327,10 +335,7 @@ class Coded:
     def _prepare(self) -> None:
         """While workers compute: cut what will be the gradient, where it is known where that will be."""
         coming = None if self._draft.unused.get(self._turn) else self.master.coming()
-        first = None if coming is None else torch.as_tensor(coming[0])
-        pairs = [] if first is None else self._cut(first)
-        alike = all(p.device == grad.device and p.stride() == grad.stride() for p, grad in pairs)
-        self._coming = (first.data_ptr(), pairs) if first is not None and alike else None
+        self._filling.prepare(None if coming is None else torch.as_tensor(coming[0]), self._cut)
 
     def _metrics(self, estimate: Estimate) -> dict[str, float]:
         """Sums over the batch, by name."""
@@ -357,11 +362,7 @@ class Coded:
     def _fill(self, estimate: Estimate, step: int) -> None:
         """Gradients that were none become views of the decoded vector."""
         first = torch.as_tensor(estimate.gradient)
-        known, self._coming = self._coming, None
-        ready = known is not None and known[0] == first.data_ptr()
-        for p, grad in known[1] if known is not None and ready else self._cut(first):
-            there = grad if ready else _as_it_lies(grad, p)
-            p.grad = there if p.grad is None else p.grad.add_(there)
+        self._filling.fill(first, self._cut)
         if len(estimate.tracks) > 1:
             self._second = dict(self._cut(torch.as_tensor(estimate.second)))
         if estimate.exact and self.layout.statistics:
@@ -388,9 +389,3 @@ class Coded:
         for layer in self.model.modules():
             if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.num_batches_tracked is not None and layer.training:
                 layer.num_batches_tracked += 1
-
-
-def _as_it_lies(grad: Tensor, p: Tensor) -> Tensor:
-    """A gradient on the device of its parameter, in the same order of memory: fused optimisers go through that."""
-    there = grad if grad.device == p.device else grad.to(p.device)
-    return there if there.stride() == p.stride() else torch.empty_like(p).copy_(there)

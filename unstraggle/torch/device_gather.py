@@ -16,14 +16,18 @@ from ..runtime import frame
 from ..runtime.gather import Scaling
 from ..runtime.message import Message
 from ..scheme.code import Code
+from .cudart import wait_for
 from .device_sum import AT_ONCE, device_sum, kernel, nine
+
+Terms = tuple[list[int], Tensor]
+"""The messages of a sum, and their weights on the device."""
 
 
 class DeviceGather:
     """The messages of one round at a time, added in one pass at the end: on a device that takes less than a round trip.
 
     slots: the numbers of each message. home: where the sum is made, if not where they are; then each is copied as it comes, on
-    a stream of its own, while others are awaited. finite: whether the last result was.
+    a stream of its own, while others are awaited.
     """
 
     def __init__(self, code: Code, dim: int, slots: Sequence[Tensor], home: torch.device | None = None) -> None:
@@ -34,9 +38,10 @@ class DeviceGather:
         self._copies: dict[int, Tensor] = {}
         self._hastened: dict[int, int] = {}
         self._coming: Tensor | None = None
-        self._read: Tensor | None = None
-        self._blank: Tensor | None = None
-        self.finite = True
+        self._report: Tensor | None = None
+        self._unread: Scaling | None = None
+        self._finite = True
+        self._kept: tuple[Any, Any, list[Terms]] | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -67,57 +72,77 @@ class DeviceGather:
             self._here[message.index] = self._slots[message.index] if self._home is None else self._copied(message.index)
 
     def coming(self, tracks: int = 1) -> Tensor:
-        """(tracks, dim) where the next result will be; made before it is needed, while workers compute, as is the report."""
-        if self._read is not None:
-            self._blank, self._read = self._read.zero_(), None
+        """(tracks, dim) where the next result will be; made before it is needed, while workers compute."""
         if self._coming is None or len(self._coming) != tracks:
             device = self._home or self._slots[0].device
             self._coming = torch.empty((tracks, self._dim), dtype=self._slots[0].dtype, device=device)
         return self._coming
 
     def finish(self, weights: NDArray[Any], scaling: Scaling | None = None) -> Tensor:
-        """(tracks, dim) the decoded gradient on the device. weights: (tracks, M)."""
-        total, rows = self.coming(len(weights)), np.real(weights)
-        self._coming = None
-        used = [m for m in sorted(self._here) if rows[:, m].any()]
+        """(tracks, dim) the decoded gradient on the device, which may still be at it: `finite` waits. weights: (tracks, M)."""
+        total, used = self.coming(len(weights)), sorted(self._here)
+        self._coming = self._unread = None
         scaling = scaling or Scaling(0, lambda head: 1.0, known=(1.0, -1))
         if self._stream is not None:
             torch.cuda.current_stream(self._home).wait_stream(self._stream)
         launch = kernel() if total.device.type == "cuda" else None
-        if launch is not None and len(used) <= AT_ONCE and rows[:, used].any(axis=1).all() and scaling.known is not None:
-            self._at_once(launch, total, rows[:, used], [self._here[m] for m in used], scaling)
+        terms = self._terms(weights, used, scaling, total.device) if launch is not None else []
+        if terms:
+            self._at_once(launch, total, terms, scaling)
         else:
-            self._in_turn(total, used, rows, scaling)
+            self._in_turn(total, used, np.real(weights), scaling)
         return total
 
-    def _at_once(self, launch: Any, total: Tensor, rows: NDArray[Any], vectors: list[Tensor], scaling: Scaling) -> None:
-        """All in one pass, and one wait for the device: what it says of it comes with the first coordinates."""
-        assert scaling.known is not None
-        (factor, below), looks = scaling.known, scaling.head if scaling.looks is None else scaling.looks
-        reports = self._reports(len(rows), 1 + looks, total.device)
-        for out, report, row in zip(total, reports, rows, strict=True):
-            some = np.flatnonzero(row).tolist()  # what has no weight may be no number
-            weights = nine(tuple(row[some].tolist()), factor, total.device)
-            launch(out, report, weights, [vectors[place] for place in some], head=scaling.head, looks=looks, below=below)
-        found, self._read = reports.cpu().numpy(), reports
-        self.finite = not found[:, 0].any()
-        scaling.of(found[0, 1:])
+    @property
+    def finite(self) -> bool:
+        """Whether the last result is. The device says so when it is done, and what the scaling has to know."""
+        if self._unread is not None:
+            assert self._report is not None
+            scaling, self._unread = self._unread, None
+            wait_for(self._home or self._slots[0].device)
+            found = self._report.numpy()
+            self._finite = not found[:, 0].any()
+            scaling.of(found[0, 1:])
+        return self._finite
 
-    def _reports(self, tracks: int, size: int, device: torch.device) -> Tensor:
-        """Zeros for what the device says of each track: where those of the round before stood, as a rule."""
-        found, self._blank = self._blank, None
-        if found is None or found.shape != (tracks, size):
-            return torch.zeros((tracks, size), dtype=torch.float64, device=device)
-        return found
+    def _terms(self, weights: NDArray[Any], used: list[int], scaling: Scaling, device: torch.device) -> list[Terms]:
+        """For each track the messages that it is made of, and their weights on the device, as a rule those of the round before;
+        none where one pass does not do."""
+        if scaling.known is None:
+            return []
+        key = used, scaling.known
+        if self._kept is None or self._kept[0] is not weights or self._kept[1] != key:
+            rows, factor = np.real(weights), scaling.known[0]
+            some = [[m for m in used if row[m] != 0] for row in rows]  # what has no weight may be no number
+            fits = all(0 < len(these) <= AT_ONCE for these in some)
+            pairs = zip(some, rows, strict=True)
+            self._kept = weights, key, [(m, nine(tuple(row[m].tolist()), factor, device)) for m, row in pairs] if fits else []
+        return self._kept[2]
+
+    def _at_once(self, launch: Any, total: Tensor, terms: list[Terms], scaling: Scaling) -> None:
+        """All in one pass. What the device says of it comes with the first coordinates, into memory of the host."""
+        assert scaling.known is not None
+        looks, below = scaling.head if scaling.looks is None else scaling.looks, scaling.known[1]
+        reports = self._blank(len(terms), 1 + looks, total.device)
+        for out, report, (some, weights) in zip(total, reports, terms, strict=True):
+            launch(out, report, weights, [self._here[m] for m in some], head=scaling.head, looks=looks, below=below)
+        self._unread = scaling
+
+    def _blank(self, tracks: int, size: int, device: torch.device) -> Tensor:
+        """Zeros for what the device says of each track; nobody reads any more what it said of the round before."""
+        if self._report is None or self._report.shape != (tracks, size):
+            self._report = torch.empty((tracks, size), dtype=torch.float64, pin_memory=device.type == "cuda")
+        return self._report.zero_()
 
     def _in_turn(self, total: Tensor, used: list[int], rows: NDArray[Any], scaling: Scaling) -> None:
         """First what the factor depends on, then the rest."""
+        used = [m for m in used if rows[:, m].any()]
         heads = [self._here[m][: scaling.head] for m in used]
         head = rows[:, used] @ torch.stack(heads).double().cpu().numpy() if used else np.zeros((len(rows), scaling.head))
         factor = scaling.of(head[0])
         fine = [self._sum(total[track], used, row, factor) for track, row in enumerate(rows)]
         total[:, : scaling.head] = torch.from_numpy(head)
-        self.finite = bool(np.isfinite(head).all()) and all(bool(one) for one in fine)
+        self._finite = bool(np.isfinite(head).all()) and all(bool(one) for one in fine)
 
     def broken(self, messages: Sequence[Message]) -> list[int]:
         """The workers in whose numbers there is NaN or infinity."""

@@ -77,9 +77,28 @@ def blend(
         tl.store(report, 1.0)
 
 
+compiled = {}
+"""Kernels by what they were compiled for: Triton takes several times as long to find that out as to launch one."""
+
+
 def launch(out, report, weights, vectors, fresh=True, head=0, looks=0, below=-1):
-    """Add up to eight vectors. weights: of these, zeros, and the ninth a factor; they and the report are on the device."""
+    """Add up to eight vectors. weights: of these, zeros, and the ninth a factor, on the device. report: where it can write."""
     rows = [*vectors, *[vectors[0]] * (8 - len(vectors))]
+    flags, grid = (len(vectors), fresh, below >= 0, BLOCK), (triton.cdiv(len(out), BLOCK), 1, 1)
     with torch.cuda.device(out.device) if out.device.type == "cuda" else torch.no_grad():
-        grid = (triton.cdiv(len(out), BLOCK),)
-        blend[grid](out, report, *rows, weights, len(out), head, looks, below, len(vectors), fresh, below >= 0, BLOCK)
+        run((out, report, *rows, weights), (len(out), head, looks, below), flags, grid)
+
+
+def run(tensors, numbers, flags, grid):
+    """Launch a kernel that was compiled for arguments like these, or let Triton find or compile it."""
+    aligned = tuple(tensor.data_ptr() % 16 == 0 for tensor in tensors)
+    key = flags, aligned, tensors[0].dtype, tensors[0].device, numbers[0] < 2**31
+    known = compiled.get(key)
+    if known is not None:
+        try:
+            known[grid](*tensors, *numbers, *flags)
+            return
+        except TypeError:  # of Triton before 3.2, which wants other arguments here
+            compiled[key] = None
+    found = blend[grid](*tensors, *numbers, *flags)
+    compiled.setdefault(key, found)

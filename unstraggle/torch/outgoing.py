@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,8 @@ class Outgoing:
         self._vectors: dict[int, tuple[list[Any], Vectors]] = {}
 
     @torch.no_grad()
-    def write(self, flat: Any, tensors: Sequence[Tensor]) -> bool | Tensor | None:
-        """Whether all are finite; or their sum, which a device still computes; None: nobody has looked. See `seen_finite`."""
+    def write(self, flat: Any, tensors: Sequence[Tensor]) -> bool | Callable[[], bool] | None:
+        """Whether all are finite; or who knows it when a device has done what it was asked; None: nobody has looked."""
         at = flat.ctypes.data if isinstance(flat, np.ndarray) else flat.data_ptr()
         if at not in self._pieces:
             self._pieces[at] = self._layout.cut(torch.as_tensor(flat), tensors)
@@ -39,7 +40,7 @@ class Outgoing:
         if vectors:
             return copied(vectors)
         torch._foreach_copy_(self._pieces[at], list(tensors))
-        return None if isinstance(flat, np.ndarray) else flat.sum()
+        return None if isinstance(flat, np.ndarray) else partial(finite_by, flat.sum(), flat)
 
     def _alike(self, at: int, tensors: Sequence[Tensor]) -> Vectors:
         """Pieces and tensors as vectors; none where some lie in memory otherwise than their pieces."""
@@ -52,15 +53,14 @@ class Outgoing:
         return self._vectors[at][1]
 
 
-def seen_finite(found: bool | Tensor | None) -> bool | None:
-    """What `write` has found, waited for. A sum that is not finite says little: None, and somebody looks at every number.
+def finite_by(total: Tensor, values: Tensor) -> bool:
+    """Whether all numbers are finite, by their sum; one that is not says little, and every number is looked at.
 
-    >>> seen_finite(torch.tensor(1.0)), seen_finite(torch.tensor(float("inf"))), seen_finite(False)
-    (True, None, False)
+    >>> one, large = torch.ones(2), torch.full((2,), 3e38)
+    >>> finite_by(one.sum(), one), finite_by(large.sum(), large), finite_by(one.sum() / 0, one / 0)
+    (True, True, False)
     """
-    if not isinstance(found, Tensor):
-        return found
-    return True if math.isfinite(float(found)) else None
+    return math.isfinite(float(total)) or bool(values.isfinite().all())
 
 
 def _fits(piece: Tensor, tensor: Tensor) -> bool:

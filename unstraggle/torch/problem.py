@@ -208,6 +208,7 @@ class TorchProblem:
                 if one.loss.requires_grad:  # not where nothing counts, as where all targets are ignored
                     (coef * one.loss).backward()  # type: ignore[no-untyped-call]
         self.replica.collected(views)
+        self._reading.ask_ahead()
         self._passes.look_at_losses()
         return total
 

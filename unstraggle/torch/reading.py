@@ -29,6 +29,7 @@ class Reading:
         self.data, self.batches, self.worker, self.device = data, batches, worker, device
         self.ahead = Ahead(data.read, device.type == "cuda") if ahead and self._worth() else None
         self._here: dict[Key, tuple[NDArray[np.int64], Any]] = {}
+        self._after: dict[Key, NDArray[np.int64]] = {}
 
     def read(self, part: int, step: int, piece: slice = slice(None)) -> Any:
         """The batch of a partition in a step, or a piece of it, on the device."""
@@ -40,11 +41,22 @@ class Reading:
             batch = self._taken((step, part, begin), places, self.ahead)
             after = self._following(part, step)[piece]
             if len(after):
-                self.ahead.ask((step + 1, part, begin), after)
+                self._after[step + 1, part, begin] = after
+            if isinstance(self.data, Items):
+                self.ask_ahead()
             return batch
+
+    def ask_ahead(self) -> None:
+        """Begin to read for the next step. Items take long, and are asked for at once; tensors when the device has been asked
+        for everything: until then, a second thread would only keep it waiting."""
+        asked, self._after = self._after, {}
+        for key, places in asked.items():
+            assert self.ahead is not None
+            self.ahead.ask(key, places)
 
     def prepare(self) -> None:
         """Move what was read for the next step to the device, while nobody waits for it. Errors come when it is asked for."""
+        self.ask_ahead()
         for key, places in self.ahead.done() if self.ahead is not None else ():
             assert self.ahead is not None
             self._here[key] = places, moved(self.ahead.take(key, places), self.device)

@@ -44,7 +44,7 @@ class Replica:
         self._side: Any = None
         self._staging: Staging | None = None
         self._landing: Tensor | None = None
-        self._fresh = 0
+        self._fresh, self._clean = 0, False
         self._unwritten: dict[Tensor, Tensor] = {}
 
     # Opening
@@ -211,9 +211,12 @@ class Replica:
         it was made for this message. over: what stands there does not count. alone: there is one pass only."""
         self._fresh = flat.data_ptr() if fresh else self._fresh
         views = self._views(flat)
-        for p, grad in zip(self.params.values(), views, strict=True):
-            p.grad = None if self.apart else grad  # a pass that was left may have left gradients
-        self._unwritten = {}
+        if not self.apart:
+            for p, grad in zip(self.params.values(), views, strict=True):
+                p.grad = grad
+        elif not self._clean:  # a pass was left, and may have left gradients
+            self._let_go()
+        self._unwritten, self._clean = {}, False
         if over:
             self._write_over(views)
         if self._leaving is not None:
@@ -247,8 +250,13 @@ class Replica:
                 self._leaving.end(list(found))
             if found:
                 torch._foreach_add_([views[place] for place in found], list(found.values()))
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of all gradients."""
         for p in self.params.values():
             p.grad = None
+        self._clean = True
 
     # The device
 
