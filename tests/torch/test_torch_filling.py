@@ -66,8 +66,8 @@ def test_a_step_that_fails_leaves_gradients_alone():
     with coded(model, data=table(), scheme="uncoded(2)") as run:
         prepare, seen = run._prepare, []
 
-        def failing():
-            prepare()
+        def failing(*given):
+            prepare(*given)
             seen.extend(p.grad for p in model.parameters())
             raise Invalid("this step fails")
 

@@ -74,10 +74,48 @@ def test_what_the_loop_changes_reaches_the_workers(change):
     assert abs(np.subtract(expected, unchanged)[1:]).min() > 1e-4
 
 
-def test_it_reaches_processes_too():
+@pytest.mark.parametrize("way", ["auto", "ipc"])
+def test_it_reaches_processes_too(way):
+    """Where a device would wait, the model is looked at while workers compute: they begin anew when something has moved."""
     expected, model = losses(Distilled(), follow), Distilled()
-    with coded(model, engine="local", scheme="fractional_repetition(2, s=1)") as run:
+    with coded(model, engine="local", scheme="fractional_repetition(2, s=1)", engine_options={"way": way}) as run:
         np.testing.assert_allclose(losses(model, follow, run), expected, rtol=1e-5)
+
+
+def test_what_changes_after_quiet_steps_reaches_workers_of_a_device_in_the_same_step():
+    model, data = nn.Sequential(nn.Linear(6, 3)), table()
+    model.register_buffer("shift", torch.zeros(3))
+    model.register_forward_hook(shifted)
+    twin, rounds, steps = copy.deepcopy(model), [], 7
+    with coded(model, nn.functional.cross_entropy, data, engine="local", engine_options={"way": "ipc"}) as run:
+        for step in range(steps):
+            for one in (model, twin):
+                change(one, step)
+                one.zero_grad()
+            rows = run.batches.batch_of(step)
+            nn.functional.cross_entropy(twin(data[0][rows]), data[1][rows]).backward()
+            info = run.backward()
+            rounds.append(info.round)
+            for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+                np.testing.assert_allclose(p.grad, q.grad, rtol=1e-4, atol=1e-6)
+        assert rounds == [0, 1, 3, 4, 6, 7, 8]  # twice workers had begun when it was seen
+        model[0].bias.requires_grad_(False)
+        with pytest.raises(Invalid, match="trainable parameters have changed"):
+            run.backward()
+        model[0].bias.requires_grad_(True)
+        assert run.backward().exact
+
+
+def shifted(module, given, found):
+    return found + module.shift
+
+
+def change(model, step):
+    """Nothing in most steps; another object in place of a parameter in the third, and a buffer in the fifth."""
+    if step == 2:
+        model[0].weight = nn.Parameter(2 * model[0].weight.detach())
+    if step == 4:
+        model.shift += torch.tensor([1.0, 0.0, -1.0])
 
 
 def test_nothing_travels_where_nothing_moves():

@@ -189,7 +189,7 @@ def test_gradients_are_cut_while_workers_compute_where_it_is_known_where_they_wi
     model, seen = mlp(), []
     with coded(model, data=table(), scheme=scheme) as run:
         prepare = run._prepare
-        run._prepare = lambda: (prepare(), seen.append([p.grad for p in model.parameters()]))
+        run._prepare = lambda *given: (prepare(*given), seen.append([p.grad for p in model.parameters()]))
         run.backward()
         assert all((grad is not None) is known for grad in seen[0])
         if known:

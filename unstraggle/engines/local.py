@@ -51,6 +51,8 @@ AWAKE = 0.1
 """Seconds of a round in which the master of workers on a device looks for messages without sleeping, where there are processors
 enough: a round there is short, and whoever sleeps is slow when he wakes up."""
 WAYS = ("auto", "ipc", "pinned", "host")
+AT_ONCE = NOTE.size * 2048
+"""Bytes of notes that are read at once."""
 
 
 @door
@@ -388,8 +390,10 @@ class Local:
 
     def _drain(self) -> Iterator[bytes]:
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._inbox, NOTE.size * 2048):
+            while data := os.read(self._inbox, AT_ONCE):
                 yield data
+                if len(data) < AT_ONCE:  # there was no more
+                    return
 
     def _take_births(self, opening: bool) -> None:
         """Processes that were started since the last look. Who could not be started is lost like one that died."""

@@ -12,6 +12,8 @@ from ..errors import Invalid
 
 Rows = NDArray[np.int64]
 
+KEPT = 64
+"""Batches of partitions that are kept: a worker asks for each several times, and for that of the next step before."""
 REMEMBERED = 1 << 17
 """Draws that are kept: several runs on the same seed then draw them once."""
 
@@ -82,6 +84,7 @@ class Dealt(Epochs):
         super().__init__(samples, batch, seed, shuffle, drop_last)
         self.shares = tuple(np.asarray(shares).tolist())
         self._order: tuple[int, Rows] | None = None
+        self._dealt: dict[tuple[int, int], Rows] = {}
 
     @property
     def k(self) -> int:
@@ -89,7 +92,7 @@ class Dealt(Epochs):
 
     def deal_to(self, shares: NDArray[np.float64]) -> None:
         """Deal the same batches to other partitions from now on."""
-        self.shares = tuple(np.asarray(shares).tolist())
+        self.shares, self._dealt = tuple(np.asarray(shares).tolist()), {}
 
     def batch_of(self, step: int) -> Rows:
         """The samples of a step."""
@@ -97,8 +100,12 @@ class Dealt(Epochs):
         return self._epoch(step // self.steps)[begin:end]
 
     def rows(self, step: int, part: int) -> Rows:
-        """The samples of a step that belong to a partition; there may be none."""
-        return self.batch_of(step)[deal(self.size(step), self.shares)[part]]
+        """The samples of a step that belong to a partition; there may be none. Those of the last few are kept."""
+        if (step, part) not in self._dealt:
+            if len(self._dealt) >= KEPT:
+                self._dealt = {}
+            self._dealt[step, part] = self.batch_of(step)[deal(self.size(step), self.shares)[part]]
+        return self._dealt[step, part]
 
     def fullest(self, step: int) -> int:
         """The partition that gets most samples of a step."""
@@ -117,7 +124,7 @@ class Dealt(Epochs):
         return self._order[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_order": None}
+        return {**self.__dict__, "_order": None, "_dealt": {}}
 
 
 def spread(samples: int, count: int) -> Rows:

@@ -58,6 +58,10 @@ from .turns import LOSS, Turns, chosen, names_of, require_turns
 from .watch import Watch
 
 
+class Changed(Exception):
+    """The model is not as workers have it, and they compute already: the round begins anew."""
+
+
 @door
 class Coded:
     """`backward()` fills `p.grad` with the gradient of the loss over the step's whole batch, as `loss.backward()` would.
@@ -202,6 +206,7 @@ class Coded:
         self._factor, self._sums = 1.0, np.zeros(0)
         self._filling = Filling()
         self._finite: Finite = None
+        self._quiet = self._away = False
         self._second: dict[Tensor, Tensor] = {}
         self.take(self.code)
 
@@ -229,16 +234,10 @@ class Coded:
         self._turn, step = chosen(self.losses, loss), self.step - bool(again)
         if step < 0:
             raise Invalid("again=True takes the batch of the step before, but there was none.")
-        params = self._params()  # first: a device copies them while the rest is prepared
-        context, samples = self._told(step), self.batches.size(step)
-        known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
-        scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
-        told: dict[str, Any] = {"delays": delays, "context": context, "finite": self._finite}
         try:
-            estimate = self.master.gradient(params, step, scaling=scaling, meanwhile=self._prepare, **told)
-        except BaseException:
-            self._filling.withdraw()
-            raise
+            estimate, samples = self._gradient(step, delays, late=self._quiet and self._away)
+        except Changed:
+            estimate, samples = self._gradient(step, delays)
         value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
         if estimate.skipped:
             self._filling.withdraw()
@@ -249,6 +248,20 @@ class Coded:
         for call in self.callbacks:
             call(info)
         return info
+
+    def _gradient(self, step: int, delays: NDArray[np.float64] | None, late: bool = False) -> tuple[Estimate, int]:
+        """The gradient of a step, and its samples. late: look only while workers compute whether the model has changed."""
+        params = self._params(late)  # first: a device copies them while the rest is prepared
+        context, samples = b"" if late else self._told(step), self.batches.size(step)
+        known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
+        scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
+        told: dict[str, Any] = {"delays": delays, "context": context, "finite": self._finite}
+        meanwhile = partial(self._prepare, step if late else None)
+        try:
+            return self.master.gradient(params, step, scaling=scaling, meanwhile=meanwhile, **told), samples
+        except BaseException:
+            self._filling.withdraw()
+            raise
 
     @property
     def epoch(self) -> int:
@@ -301,17 +314,23 @@ class Coded:
 
     # Parameters out, gradients in
 
-    def _params(self) -> Any:
-        """(dim,) the head and the parameters as they are now, written where workers read them."""
+    def _params(self, late: bool = False) -> Any:
+        """(dim,) the head and the parameters as they are now, written where workers read them. late: those of the last look."""
+        if not late:
+            self._require_names()
+        flat, every = self.master.room(), self._tree.tensors()
+        self._away = isinstance(flat, Tensor)
+        self._finite = self._outgoing.write(flat, [every[name] for name in self.layout.places])
+        return flat
+
+    def _require_names(self) -> None:
+        """Refuse other trainable parameters than those that workers know."""
         now = {name for name, p in self._tree.params().items() if p.requires_grad}
         if now != self._names:
             raise Invalid(
                 f"The trainable parameters have changed: {sorted(now ^ self._names)}. "
                 "Make another Coded after freezing or unfreezing, and load its state."
             )
-        flat, every = self.master.room(), self._tree.tensors()
-        self._finite = self._outgoing.write(flat, [every[name] for name in self.layout.places])
-        return flat
 
     def _scale(self, head: Any, samples: int) -> float:
         """By what decoded sums are multiplied: one over the samples of a mean, or over the denominators that were decoded."""
@@ -332,8 +351,13 @@ class Coded:
         """By what sums are multiplied where there is no denominator."""
         return 1 / samples if self.problem.how.mean else 1.0
 
-    def _prepare(self) -> None:
-        """While workers compute: cut what will be the gradient, where it is known where that will be."""
+    def _prepare(self, step: int | None = None) -> None:
+        """While workers compute: cut what will be the gradient, where it is known where that will be. step: look now for what
+        its order should have brought."""
+        if step is not None:
+            if self._tree.look() or self._told(step):
+                raise Changed
+            self._require_names()
         coming = None if self._draft.unused.get(self._turn) else self.master.coming()
         self._filling.prepare(None if coming is None else torch.as_tensor(coming[0]), self._cut)
 
@@ -357,6 +381,7 @@ class Coded:
             found |= {} if after is None else {"next": after}
         if values := self._values(self._turn):
             found["values"] = values
+        self._quiet = not found
         return pack(found) if found else b""
 
     def _fill(self, estimate: Estimate, step: int) -> None:

@@ -1,6 +1,8 @@
 """The Triton kernel of `device_sum`."""
 # mypy: ignore-errors
 
+from contextlib import nullcontext
+
 import torch
 import triton
 import triton.language as tl
@@ -85,7 +87,8 @@ def launch(out, report, weights, vectors, fresh=True, head=0, looks=0, below=-1)
     """Add up to eight vectors. weights: of these, zeros, and the ninth a factor, on the device. report: where it can write."""
     rows = [*vectors, *[vectors[0]] * (8 - len(vectors))]
     flags, grid = (len(vectors), fresh, below >= 0, BLOCK), (triton.cdiv(len(out), BLOCK), 1, 1)
-    with torch.cuda.device(out.device) if out.device.type == "cuda" else torch.no_grad():
+    elsewhere = out.device.type == "cuda" and out.device.index != torch.cuda.current_device()
+    with torch.cuda.device(out.device) if elsewhere else nullcontext():
         run((out, report, *rows, weights), (len(out), head, looks, below), flags, grid)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..runtime.sums import copied
+from ..runtime.sums import copied, finite
 from .layout import Layout
 
 Vectors = list[tuple[NDArray[Any], NDArray[Any]]]
@@ -32,7 +31,7 @@ class Outgoing:
 
     @torch.no_grad()
     def write(self, flat: Any, tensors: Sequence[Tensor]) -> bool | Callable[[], bool] | None:
-        """Whether all are finite; or who knows it when a device has done what it was asked; None: nobody has looked."""
+        """Whether all are finite; or who looks, where they are on a device and nobody should wait; None: nobody has looked."""
         at = flat.ctypes.data if isinstance(flat, np.ndarray) else flat.data_ptr()
         if at not in self._pieces:
             self._pieces[at] = self._layout.cut(torch.as_tensor(flat), tensors)
@@ -40,7 +39,7 @@ class Outgoing:
         if vectors:
             return copied(vectors)
         torch._foreach_copy_(self._pieces[at], list(tensors))
-        return None if isinstance(flat, np.ndarray) else partial(finite_by, flat.sum(), flat)
+        return None if isinstance(flat, np.ndarray) else partial(finite, flat)
 
     def _alike(self, at: int, tensors: Sequence[Tensor]) -> Vectors:
         """Pieces and tensors as vectors; none where some lie in memory otherwise than their pieces."""
@@ -51,16 +50,6 @@ class Outgoing:
             found = [(_vector(piece), _vector(tensor)) for piece, tensor in pairs] if fit else []
             self._vectors[at] = now, found
         return self._vectors[at][1]
-
-
-def finite_by(total: Tensor, values: Tensor) -> bool:
-    """Whether all numbers are finite, by their sum; one that is not says little, and every number is looked at.
-
-    >>> one, large = torch.ones(2), torch.full((2,), 3e38)
-    >>> finite_by(one.sum(), one), finite_by(large.sum(), large), finite_by(one.sum() / 0, one / 0)
-    (True, True, False)
-    """
-    return math.isfinite(float(total)) or bool(values.isfinite().all())
 
 
 def _fits(piece: Tensor, tensor: Tensor) -> bool:

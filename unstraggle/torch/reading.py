@@ -29,7 +29,7 @@ class Reading:
         self.data, self.batches, self.worker, self.device = data, batches, worker, device
         self.ahead = Ahead(data.read, device.type == "cuda") if ahead and self._worth() else None
         self._here: dict[Key, tuple[NDArray[np.int64], Any]] = {}
-        self._after: dict[Key, NDArray[np.int64]] = {}
+        self._after: dict[Key, slice] = {}
 
     def read(self, part: int, step: int, piece: slice = slice(None)) -> Any:
         """The batch of a partition in a step, or a piece of it, on the device."""
@@ -39,9 +39,7 @@ class Reading:
                 return moved(self.data.read(part, places), self.device)
             begin = piece.start or 0
             batch = self._taken((step, part, begin), places, self.ahead)
-            after = self._following(part, step)[piece]
-            if len(after):
-                self._after[step + 1, part, begin] = after
+            self._after[step + 1, part, begin] = piece
             if isinstance(self.data, Items):
                 self.ask_ahead()
             return batch
@@ -50,9 +48,11 @@ class Reading:
         """Begin to read for the next step. Items take long, and are asked for at once; tensors when the device has been asked
         for everything: until then, a second thread would only keep it waiting."""
         asked, self._after = self._after, {}
-        for key, places in asked.items():
+        for (step, part, begin), piece in asked.items():
             assert self.ahead is not None
-            self.ahead.ask(key, places)
+            places = self._following(part, step - 1)[piece]
+            if len(places):
+                self.ahead.ask((step, part, begin), places)
 
     def prepare(self) -> None:
         """Move what was read for the next step to the device, while nobody waits for it. Errors come when it is asked for."""

@@ -31,13 +31,16 @@ class Tree:
         """What modules are made of: the same while nothing has come or gone."""
         return [*map(len, self._inside), *map(id, chain.from_iterable(map(dict.values, self._inside)))]
 
-    def _look(self) -> None:
-        if self._now() != self._mark:
+    def look(self) -> bool:
+        """Whether something has come or gone since the last look."""
+        changed = self._now() != self._mark
+        if changed:
             self._walk()
+        return changed
 
     def params(self) -> dict[str, nn.Parameter]:
         """All parameters; one that is used in several places stands there once."""
-        self._look()
+        self.look()
         return self._params
 
     def tensors(self) -> dict[str, Tensor]:
