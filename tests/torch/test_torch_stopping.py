@@ -101,3 +101,15 @@ def test_what_a_pass_that_was_left_has_computed_does_not_count():
 
 def test_torch_problems_can_stop():
     assert issubclass(TorchProblem, Stops)
+
+
+def test_workers_that_cannot_be_spared_look_seldom():
+    """Their rounds end when all are done, unless a stop rule or patience ends them before."""
+    seldom = coded(mlp(), scheme="uncoded(4)")
+    often = [coded(mlp(), scheme="cyclic_repetition(4, s=1)"), coded(mlp(), scheme="uncoded(4)", patience=3.0)]
+    often.append(coded(mlp(), scheme="work_conserving(4, load=2, pieces=1)"))
+    with seldom:
+        assert seldom.problem.share(1, [1]).how.looks == 2
+    for run in often:
+        with run:
+            assert run.problem.share(1, [1]).how.looks == 8

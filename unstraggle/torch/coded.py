@@ -188,6 +188,7 @@ class Coded:
             draft = draft.checked(reduction, check, statistics, carried)
             self._draft = draft.for_workers(read_ahead, one_pass, check, statistics)
         self.layout, self.code, self._carried = draft.layout, draft.code, frozenset(carried)
+        self._by_time = (stop or planned or patience) is not None
         self._begin()
         make = engine_maker(engine, dict(engine_options or {}), latency, seed)
         how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "transfer": transfer, "trace": trace}
@@ -215,7 +216,7 @@ class Coded:
         if code is not self.code:
             self.code = code
             cast(Dealt | Sampled, self.batches).deal_to(code.shares)
-        self.problem = self._draft.problem()
+        self.problem = self._draft.looking(code, self._by_time).problem()
         statistics = {f"model.{name}" for name in self.layout.statistics}
         self._watch = Watch(roots(self.model, self.problem.loss_fn), statistics)
         self._tree = self._watch.trees["model"]

@@ -33,6 +33,7 @@ from .replica import own_copy
 from .samplers import Sampled, taken_apart
 from .shards import Shards
 from .start import first_layout, in_backward_order, require_carried, with_moved_buffers, with_sums
+from .stopping import looks_of
 from .turns import names_of, of_all
 
 
@@ -128,6 +129,10 @@ class Draft:
         draft = self._how(ahead=reads_ahead(self.problem(), read_ahead, check))
         draft = draft._how(joins=all(joins(draft.problem(turn), one_pass, check) for turn in draft.turns))
         return draft._how(strict=True, still=statistics == "decode")
+
+    def looking(self, code: Code, by_time: bool) -> Draft:
+        """As workers of a code look whether the round is over."""
+        return self._how(looks=looks_of(code, by_time))
 
     def _how(self, **changes: Any) -> Draft:
         return replace(self, how=replace(self.how, **changes))

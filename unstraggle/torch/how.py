@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ..errors import Invalid
+from .stopping import OFTEN
 
 Forward = Callable[..., Any]
 
@@ -33,6 +34,7 @@ class How:
     told: whether forward takes what goes with a step, as a third argument. strict: refuse what was not seen before the start.
     still: refuse a forward pass that moves a buffer which does not travel. home: the device of the master's model. joins:
     partitions of a message are computed in one pass. ahead: samples of the next step are read while this one is computed.
+    looks: how often a worker looks in a pass on a device whether the round is over.
     """
 
     seed: int
@@ -49,6 +51,7 @@ class How:
     home: str = "cpu"
     joins: bool = False
     ahead: bool = False
+    looks: int = OFTEN
 
 
 def where(worker: int | None, part: int, step: int) -> str:

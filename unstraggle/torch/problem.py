@@ -27,9 +27,6 @@ from .seeds import seeded
 from .stages import Staged
 from .stopping import heed
 
-LOOKS = 8
-"""In each pass on a device, whether the round is over."""
-
 
 class TorchProblem:
     """The gradient of the loss, summed over the samples of a partition in a step's batch.
@@ -139,7 +136,7 @@ class TorchProblem:
     def heed(self, stopped: Callable[[], bool]) -> None:
         """Leave a task when its round is over, between micro-batches and between layers."""
         self._open()
-        heed(self.model, stopped, None if self.replica.device.type == "cpu" else LOOKS)
+        heed(self.model, stopped, None if self.replica.device.type == "cpu" else self.how.looks)
 
     # Gradients
 
