@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 
 import psutil
@@ -150,3 +151,44 @@ def test_parameters_leave_the_master_once_for_each_host(name):
         assert "the master is gone" in worker.communicate(timeout=300)[0]
     once = 2 * 8 * 10**5
     assert word == "bytes" and once <= int(left) < 1.25 * once
+
+
+RAY = PROGRAM.parent / "ray_program.py"
+SEATS = 2
+"""Workers on each host of a Ray cluster."""
+
+
+@contextlib.contextmanager
+def on_machine(name, number, *arguments, **options):
+    """A program of Ray's on a host that has process numbers of its own, so that all that it has started ends with it."""
+    apart = ("unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc")
+    line = [*apart, "sh", "-c", f'hostname {name}{number}; "$@"', "sh", sys.executable, str(RAY), *arguments]
+    env = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent.parent)}
+    with subprocess.Popen(["ip", "netns", "exec", f"{name}{number}", *line], text=True, env=env, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def place():
+    """A folder for Ray with a short name: sockets in it have at most 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="us", dir="/tmp") as folder:
+        yield folder
+
+
+@pytest.mark.slow
+def test_a_ray_cluster_of_three_hosts(name, place):
+    """Parameters leave the master once for each other host, and the steps of a model are those of one process."""
+    pytest.importorskip("ray")
+    about = [(f"10.177.0.{number}", f"{place}/{number}", str(SEATS)) for number in HOSTS]
+    with on_machine(name, 1, "master", *about[0], str(SEATS * len(HOSTS)), stdout=subprocess.PIPE) as master:
+        assert master.stdout.readline() == "head\n"
+        with on_machine(name, 2, "node", *about[1]), on_machine(name, 3, "node", *about[2]):
+            _, left, came = master.stdout.readline().split()
+            _, difference = master.stdout.readline().split()
+    once = 2 * 8 * 10**5
+    assert once <= int(left) < 1.25 * once
+    assert SEATS * once <= int(came) < 1.25 * SEATS * once  # messages of the workers there
+    assert float(difference) < 1e-5

@@ -1,0 +1,67 @@
+"""The program of the test of a Ray cluster across hosts: a node of it, or the head and the master beside it.
+
+Arguments: "node" or "master", this host's address, a folder for Ray, workers here, and for the master workers in all.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from tests.engines.patient_ray import wait_for_ray
+from tests.problems import Constant
+from unstraggle import Master, codes
+from unstraggle.engines import Ray
+
+DIM, ROUNDS = 10**5, 5
+PORT = 6379
+HEAD = f"10.177.0.1:{PORT}"
+ON_SEATS = {"address": HEAD, "options": {"resources": {"seat": 1}}}
+"""There are as many seats as workers, so that each host gets its own."""
+
+
+def node(address, folder, seats, join=(f"--address={HEAD}", "--block")):
+    """`ray start`, which by itself gives its processes some seconds only."""
+    from ray.scripts.scripts import cli
+
+    wait_for_ray()
+    here = f"--node-ip-address={address}", f"--temp-dir={folder}", f'--resources={{"seat": {seats}}}'
+    cli(["start", *join, *here, "--num-cpus=2", f"--object-store-memory={10**8}", "--disable-usage-stats"])
+
+
+def head(address, folder, seats):
+    node(address, folder, seats, ("--head", f"--port={PORT}", "--include-dashboard=false"))
+
+
+def master(address, folder, seats, workers):
+    subprocess.run([sys.executable, __file__, "head", address, folder, seats], check=True, stdout=sys.stderr)
+    print("head", flush=True)
+    print("bytes", *per_round(int(workers)), flush=True)
+    print("difference", from_one_process(f"fractional_repetition({workers}, s=1)"), flush=True)
+
+
+def per_round(workers):
+    """Bytes that leave this host in a round, and that come to it; Ray's own are few beside them."""
+    with Master(codes.uncoded(workers), Ray(Constant(workers, DIM), **ON_SEATS)) as master:
+        gradients = (master.gradient(np.zeros(DIM)).gradient for _ in range(1 + ROUNDS))
+        next(gradients)
+        before = passed()
+        assert all((gradient == sum(range(workers + 1))).all() for gradient in gradients)
+        return (passed() - before) // ROUNDS
+
+
+def from_one_process(scheme):
+    """How far steps of a model lead from those of one process; its parameters are long."""
+    from tests.programs.torch_program import train  # here, for PyTorch takes seconds that nodes need not spend
+
+    return train(scheme, "ray", width=4000, **ON_SEATS)
+
+
+def passed():
+    """Bytes that have left this host, and that have come to it."""
+    return np.array([int(Path(f"/sys/class/net/eth0/statistics/{way}_bytes").read_text()) for way in ("tx", "rx")])
+
+
+if __name__ == "__main__":
+    {"node": node, "head": head, "master": master}[sys.argv[1]](*sys.argv[2:])
