@@ -154,6 +154,8 @@ def test_parameters_leave_the_master_once_for_each_host(name):
 
 
 RAY = PROGRAM.parent / "ray_program.py"
+GUARDED = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": os.urandom(32).hex()}
+"""Without this a head asks for a token if its user has one, and nobody shows it."""
 SEATS = 2
 """Workers on each host of a Ray cluster."""
 
@@ -163,7 +165,7 @@ def on_machine(name, number, *arguments, **options):
     """A program of Ray's on a host that has process numbers of its own, so that all that it has started ends with it."""
     apart = ("unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc")
     line = [*apart, "sh", "-c", f'hostname {name}{number}; "$@"', "sh", sys.executable, str(RAY), *arguments]
-    env = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent.parent)}
+    env = {**os.environ, **GUARDED, "PYTHONPATH": str(PROGRAM.parent.parent.parent)}
     with subprocess.Popen(["ip", "netns", "exec", f"{name}{number}", *line], text=True, env=env, **options) as process:
         try:
             yield process
