@@ -39,6 +39,7 @@ def master(address, folder, seats, workers):
     print("head", flush=True)
     print("bytes", *per_round(int(workers)), flush=True)
     print("difference", from_one_process(f"fractional_repetition({workers}, s=1)"), flush=True)
+    print("measured", *pass_on_workers(int(workers)), flush=True)
 
 
 def per_round(workers):
@@ -56,6 +57,14 @@ def from_one_process(scheme):
     from tests.programs.torch_program import train  # here, for PyTorch takes seconds that nodes need not spend
 
     return train(scheme, "ray", width=4000, **ON_SEATS)
+
+
+def pass_on_workers(workers):
+    """Seconds of a pass that takes longer on workers, as it is measured before a code is planned, and how much longer."""
+    from tests.programs import torch_program
+
+    torch_program.AT_HOME = True
+    return torch_program.pass_on_workers(workers, "ray", **ON_SEATS), torch_program.MORE
 
 
 def passed():
