@@ -18,7 +18,7 @@ from unstraggle.torch.probe import PassCost, measured, probed, probed_on_workers
 from unstraggle.torch.scheme import resolve
 from unstraggle.trace import from_seconds
 
-from ..torch_models import Unpicklable, mlp, table
+from ..torch_models import Unpicklable, mlp, scaled, table
 from ..torch_models import coded as coded_of
 
 
@@ -86,10 +86,10 @@ def test_the_middle_worker_that_can_tell_counts(monkeypatch, caplog):
         assert probed_on_workers(run.problem, clock) is None
 
 
-@pytest.mark.parametrize("parts", [None, "random"])
-def test_workers_measure_on_their_own_samples(parts):
-    """Processes that have no others, where partitions are fixed."""
-    with coded_of(mlp(), data=table(), scheme="uncoded(2)", parts=parts) as run:
+@pytest.mark.parametrize("options", [{}, {"parts": "random"}, {"forward": scaled, "context": {"temperature": 2.0}}])
+def test_workers_measure_on_their_own_samples(options):
+    """Processes that have no others, where partitions are fixed, and get the values of a step."""
+    with coded_of(mlp(), data=table(), scheme="uncoded(2)", **options) as run:
         found = probed_on_workers(run.problem, Local)
     assert 0 <= found.fixed <= found.whole and found.samples in (8, 25)
 

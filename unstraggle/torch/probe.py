@@ -111,9 +111,10 @@ def _pass(problem: TorchProblem, part: int, samples: int) -> None:
 @dataclass(frozen=True, eq=False)
 class Probe:
     """A problem whose partial gradients are what passes of another one cost on the worker: three numbers at a partition's own
-    place, zeros where that cannot be told."""
+    place, zeros where that cannot be told. context: values for `forward`, which come with a step else."""
 
     problem: TorchProblem
+    context: dict[str, Any]
 
     dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
 
@@ -126,10 +127,11 @@ class Probe:
         return 3 * self.k
 
     def share(self, worker: int, parts: Iterable[int]) -> Probe:
-        return Probe(self.problem.share(worker, parts))
+        return Probe(self.problem.share(worker, parts), self.context)
 
     def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
-        found, costs = probed(self.problem, torch.get_num_threads(), part), np.zeros((self.k, 3))
+        self.problem.context, costs = self.context, np.zeros((self.k, 3))
+        found = probed(self.problem, torch.get_num_threads(), part)
         if found is not None:
             costs[part] = astuple(found)
         return costs.reshape(-1)[where]
@@ -137,7 +139,7 @@ class Probe:
 
 def probed_on_workers(problem: TorchProblem, make: Callable[[Any], Engine]) -> PassCost | None:
     """What a pass costs on the workers of an engine, measured on all at once, as they compute: that of the middle one."""
-    with Master(uncoded(problem.k), make(Probe(problem))) as master:
+    with Master(uncoded(problem.k), make(Probe(problem, problem.context))) as master:
         costs = master.gradient(np.zeros(3 * problem.k)).gradient.reshape(-1, 3)
     told = sorted((fixed, whole, int(samples)) for fixed, whole, samples in costs.tolist() if samples)
     if not told:
