@@ -180,20 +180,45 @@ def place():
         yield folder
 
 
+@contextlib.contextmanager
+def cluster(name, place, what):
+    """A Ray cluster: a function that hears its master, on the first host, and one that starts another node."""
+    pytest.importorskip("ray")
+
+    def about(number):
+        return f"10.177.0.{number}", f"{place}/{number}", str(SEATS)
+
+    with on_machine(name, 1, "master", *about(1), str(SEATS * len(HOSTS)), what, stdout=subprocess.PIPE) as master:
+
+        def heard(word):
+            """What follows a word of the master's; Ray writes there, too."""
+            found = next((line.split() for line in master.stdout if line.split()[:1] == [word]), None)
+            assert found is not None, f"the master ended before it said {word!r}"
+            return found[1:]
+
+        heard("head")
+        yield heard, lambda number: on_machine(name, number, "node", *about(number))
+
+
 @pytest.mark.slow
 def test_a_ray_cluster_of_three_hosts(name, place):
-    """Parameters leave the master once for each other host, the steps of a model are those of one process, and what
-    a pass costs is measured where workers are."""
-    pytest.importorskip("ray")
-    about = [(f"10.177.0.{number}", f"{place}/{number}", str(SEATS)) for number in HOSTS]
-    with on_machine(name, 1, "master", *about[0], str(SEATS * len(HOSTS)), stdout=subprocess.PIPE) as master:
-        assert master.stdout.readline() == "head\n"
-        with on_machine(name, 2, "node", *about[1]), on_machine(name, 3, "node", *about[2]):
-            _, left, came = master.stdout.readline().split()
-            _, difference = master.stdout.readline().split()
-            _, seconds, more = master.stdout.readline().split()
+    """Parameters leave the master once for each other host, steps of a model are those of one process, and what a pass costs is
+    measured where workers are."""
+    with cluster(name, place, "train") as (heard, node), node(2), node(3):
+        (left, came), (difference,), (seconds, more) = (heard(word) for word in ("bytes", "difference", "measured"))
     once = 2 * 8 * 10**5
     assert once <= int(left) < 1.25 * once
     assert SEATS * once <= int(came) < 1.25 * SEATS * once  # messages of the workers there
     assert float(difference) < 1e-5
     assert float(seconds) >= float(more)
+
+
+@pytest.mark.slow
+def test_a_host_of_a_ray_cluster_dies_and_comes_back(name, place):
+    """Rounds go on without its workers, and Ray starts them again when there is room."""
+    with cluster(name, place, "last") as (heard, node), node(2):
+        with node(3):
+            heard("all")
+        heard("lost")
+        with node(3):
+            heard("back")

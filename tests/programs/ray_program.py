@@ -1,6 +1,7 @@
 """The program of the test of a Ray cluster across hosts: a node of it, or the head and the master beside it.
 
-Arguments: "node" or "master", this host's address, a folder for Ray, workers here, and for the master workers in all.
+Arguments: "node" or "master", this host's address, a folder for Ray, workers here; for the master also
+workers in all, and what to do: "train" or "last".
 """
 
 import subprocess
@@ -34,12 +35,34 @@ def head(address, folder, seats):
     node(address, folder, seats, ("--head", f"--port={PORT}", "--include-dashboard=false"))
 
 
-def master(address, folder, seats, workers):
+def master(address, folder, seats, workers, what):
     subprocess.run([sys.executable, __file__, "head", address, folder, seats], check=True, stdout=sys.stderr)
     print("head", flush=True)
-    print("bytes", *per_round(int(workers)), flush=True)
+    {"train": train, "last": last}[what](int(workers))
+
+
+def train(workers):
+    print("bytes", *per_round(workers), flush=True)
     print("difference", from_one_process(f"fractional_repetition({workers}, s=1)"), flush=True)
-    print("measured", *pass_on_workers(int(workers)), flush=True)
+    print("measured", *pass_on_workers(workers), flush=True)
+
+
+def last(workers):
+    """Rounds until a host is lost, and until all workers are back."""
+    with Master(codes.cyclic_repetition(workers, s=2), Ray(Constant(workers, DIM), **ON_SEATS)) as master:
+        print("all", flush=True)
+        while len(exact(master).lost) < 2:
+            pass
+        print("lost", flush=True)
+        while exact(master).lost:
+            pass
+        print("back", flush=True)
+
+
+def exact(master):
+    estimate = master.gradient(np.zeros(DIM), delays=np.full(master.code.n, 0.05))
+    assert estimate.exact and np.allclose(estimate.gradient, sum(range(master.code.n + 1)))
+    return estimate
 
 
 def per_round(workers):
