@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 
 import psutil
@@ -150,3 +151,74 @@ def test_parameters_leave_the_master_once_for_each_host(name):
         assert "the master is gone" in worker.communicate(timeout=300)[0]
     once = 2 * 8 * 10**5
     assert word == "bytes" and once <= int(left) < 1.25 * once
+
+
+RAY = PROGRAM.parent / "ray_program.py"
+GUARDED = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": os.urandom(32).hex()}
+"""Without this a head asks for a token if its user has one, and nobody shows it."""
+SEATS = 2
+"""Workers on each host of a Ray cluster."""
+
+
+@contextlib.contextmanager
+def on_machine(name, number, *arguments, **options):
+    """A program of Ray's on a host that has process numbers of its own, so that all that it has started ends with it."""
+    apart = ("unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc")
+    line = [*apart, "sh", "-c", f'hostname {name}{number}; "$@"', "sh", sys.executable, str(RAY), *arguments]
+    env = {**os.environ, **GUARDED, "PYTHONPATH": str(PROGRAM.parent.parent.parent)}
+    with subprocess.Popen(["ip", "netns", "exec", f"{name}{number}", *line], text=True, env=env, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def place():
+    """A folder for Ray with a short name: sockets in it have at most 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="us", dir="/tmp") as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def cluster(name, place, what):
+    """A Ray cluster: a function that hears its master, on the first host, and one that starts another node."""
+    pytest.importorskip("ray")
+
+    def about(number):
+        return f"10.177.0.{number}", f"{place}/{number}", str(SEATS)
+
+    with on_machine(name, 1, "master", *about(1), str(SEATS * len(HOSTS)), what, stdout=subprocess.PIPE) as master:
+
+        def heard(word):
+            """What follows a word of the master's; Ray writes there, too."""
+            found = next((line.split() for line in master.stdout if line.split()[:1] == [word]), None)
+            assert found is not None, f"the master ended before it said {word!r}"
+            return found[1:]
+
+        heard("head")
+        yield heard, lambda number: on_machine(name, number, "node", *about(number))
+
+
+@pytest.mark.slow
+def test_a_ray_cluster_of_three_hosts(name, place):
+    """Parameters leave the master once for each other host, steps of a model are those of one process, and what a pass costs is
+    measured where workers are."""
+    with cluster(name, place, "train") as (heard, node), node(2), node(3):
+        (left, came), (difference,), (seconds, more) = (heard(word) for word in ("bytes", "difference", "measured"))
+    once = 2 * 8 * 10**5
+    assert once <= int(left) < 1.25 * once
+    assert SEATS * once <= int(came) < 1.25 * SEATS * once  # messages of the workers there
+    assert float(difference) < 1e-5
+    assert float(seconds) >= float(more)
+
+
+@pytest.mark.slow
+def test_a_host_of_a_ray_cluster_dies_and_comes_back(name, place):
+    """Rounds go on without its workers, and Ray starts them again when there is room."""
+    with cluster(name, place, "last") as (heard, node), node(2):
+        with node(3):
+            heard("all")
+        heard("lost")
+        with node(3):
+            heard("back")

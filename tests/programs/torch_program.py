@@ -4,6 +4,7 @@ Model and loss are defined here, as in a user's script, and dropout is on.
 """
 
 import sys
+import time
 
 import numpy as np
 import torch
@@ -14,6 +15,10 @@ from unstraggle.torch.seeds import seeded
 
 SCHEMES = ("correlated_mmc(4, load=3, order=2)", "fractional_repetition(4, s=1)")
 STEPS = 4
+AT_HOME = False
+"""Whether this is the master."""
+MORE = 0.05
+"""Seconds of a pass elsewhere."""
 
 
 class Net(nn.Module):
@@ -24,6 +29,12 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.layers(x)
+
+
+class Dear(Net):
+    def forward(self, x):
+        time.sleep(0.0 if AT_HOME else MORE)
+        return super().forward(x)
 
 
 def smooth(outputs, targets):
@@ -43,10 +54,23 @@ def alone(run, model, data, step):
         (loss * len(which) / run.batches.size(step)).backward()
 
 
+def table():
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(60, 6, generator=generator), torch.randint(0, 3, (60,), generator=generator)
+
+
+def pass_on_workers(workers, engine, **options):
+    """Seconds of a pass, as it is measured before the code is planned from whole shares of which some are late."""
+    late = np.where(np.random.default_rng(0).random((200, workers)) < 0.125, 3.0, 1.0)
+    how = {"workers": workers, "latency": late, "batch_size": 24, "engine": engine, "engine_options": options, "trial": 0}
+    with us.torch.Coded(Dear(), smooth, table(), scheme="auto", **how) as run:
+        assert run.backward().exact
+    return run.cost.whole
+
+
 def train(scheme, engine, width=16, **options):
     """Relative difference of the parameters after some steps."""
-    generator = torch.Generator().manual_seed(0)
-    data = torch.randn(60, 6, generator=generator), torch.randint(0, 3, (60,), generator=generator)
+    data = table()
     models = [Net(width), Net(width)]
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.5) for model in models]
     how = {"scheme": scheme, "batch_size": 24, "seed": 5, "engine": engine, "engine_options": options}
@@ -72,4 +96,7 @@ if __name__ == "__main__":
         difference = train(SCHEMES[1], sys.argv[1], width=4000, way="pinned")
         print("pinned", difference)
         assert difference < 1e-5
+    if sys.argv[1] == "mpi":  # on Ray in the test of a cluster, for it starts workers twice
+        AT_HOME = True
+        assert pass_on_workers(4, "mpi") >= MORE
     print("passed")

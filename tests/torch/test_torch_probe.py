@@ -7,17 +7,19 @@ import pytest
 import torch
 from torch import nn
 
+from unstraggle import engines
+from unstraggle.engines import Local, Virtual
 from unstraggle.errors import Invalid
 from unstraggle.latency import ShiftedExponential
 from unstraggle.plan import auto
 from unstraggle.plan.handed import PIECES, UNTOLD, finest
 from unstraggle.torch import Coded, coded, probe
-from unstraggle.torch.probe import PassCost, measured, probed
+from unstraggle.torch.probe import PassCost, measured, probed, probed_on_workers
 from unstraggle.torch.scheme import resolve
 from unstraggle.trace import from_seconds
 
+from ..torch_models import Unpicklable, mlp, scaled, table
 from ..torch_models import coded as coded_of
-from ..torch_models import mlp, table
 
 
 class Machine:
@@ -71,6 +73,25 @@ def test_passes_of_a_problem_have_parts_of_a_share_and_leave_nothing_behind(monk
         assert seen == [3, 8] and threads == 2 * [before + 1] and torch.get_num_threads() == before
         assert all(p.grad is None for p in problem.model.parameters())
     assert "takes 0.2 s, of which 0.1 s whatever their number" in caplog.text
+
+
+def test_the_middle_worker_that_can_tell_counts(monkeypatch, caplog):
+    costs = iter([PassCost(0.3, 0.4, 8), None, PassCost(0.1, 0.9, 7), PassCost(0.2, 0.3, 8)])
+    monkeypatch.setattr(probe, "measured", lambda run, samples: next(costs))
+    with coded_of(mlp(), data=table(), scheme="uncoded(4)") as run, caplog.at_level(logging.INFO, "unstraggle"):
+        clock = lambda problem: Virtual(problem, ShiftedExponential(rate=1.0), rng=0)  # noqa: E731
+        assert probed_on_workers(run.problem, clock) == PassCost(0.2, 0.3, 8)
+        assert "On the workers: A pass over the 8 samples of a share takes 0.3 s" in caplog.text
+        monkeypatch.setattr(probe, "measured", lambda run, samples: None)
+        assert probed_on_workers(run.problem, clock) is None
+
+
+@pytest.mark.parametrize("options", [{}, {"parts": "random"}, {"forward": scaled, "context": {"temperature": 2.0}}])
+def test_workers_measure_on_their_own_samples(options):
+    """Processes that have no others, where partitions are fixed, and get the values of a step."""
+    with coded_of(mlp(), data=table(), scheme="uncoded(2)", **options) as run:
+        found = probed_on_workers(run.problem, Local)
+    assert 0 <= found.fixed <= found.whole and found.samples in (8, 25)
 
 
 def whole_shares(rounds=200, n=4):
@@ -128,3 +149,19 @@ def test_a_run_measures_before_it_plans(monkeypatch, options, asked):
         assert seen == [(4, 1)] * asked and run.cost == (PassCost(50.0, 60.0, 8) if asked else None)
         assert (run.code.name == "uncoded(4)") is bool(asked)  # pieces that cost 50 s are worth nothing
         assert run.backward().exact
+
+
+def test_on_other_engines_a_run_measures_on_their_workers(monkeypatch):
+    made = []
+    monkeypatch.setattr(coded, "probed_on_workers", lambda problem, make: made.append(make(problem)) or PassCost(50.0, 60.0, 8))
+    monkeypatch.setattr(engines, "MPI", lambda problem, **options: options or Local(problem))
+    options = {"workers": 4, "latency": whole_shares(), "batch_size": 32, "engine": "mpi", "trial": 0}
+    with Coded(mlp(), nn.CrossEntropyLoss(), table(), **options) as run:
+        assert made == [{"way": "host"}] and run.cost == PassCost(50.0, 60.0, 8) and run.code.name == "uncoded(4)"
+
+
+def test_what_cannot_be_sent_to_be_measured_is_named(monkeypatch):
+    monkeypatch.setattr(engines, "MPI", lambda problem, way: Local(problem))
+    options = {"workers": 4, "latency": whole_shares(), "batch_size": 16, "engine": "mpi"}
+    with pytest.raises(Invalid, match="dataset"):
+        Coded(mlp(), nn.CrossEntropyLoss(), Unpicklable(), **options)

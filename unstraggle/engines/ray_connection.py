@@ -71,7 +71,10 @@ class Connection:
             load().init(address, logging_level="ERROR", **options)
         except Exception as error:
             load().shutdown()
-            raise UnstraggleError(f"Ray could not be started, or joined at address={address!r}. Ray says: {error}") from error
+            raise UnstraggleError(
+                f"Ray could not be started, or joined at address={address!r}. Where a cluster asks for Ray's token, whoever "
+                f"joins it needs RAY_AUTH_MODE=token and the token. Ray says: {error}"
+            ) from error
 
     @classmethod
     def _joined(cls, own: bool, alone: bool) -> Connection:

@@ -42,12 +42,13 @@ from .layout import trainable
 from .notice import Notice
 from .outgoing import Outgoing
 from .parts import partitions
-from .probe import PassCost, probed
+from .probe import PassCost, probed, probed_on_workers
 from .problem import TorchProblem
 from .replica import roots
 from .samplers import Sampled
 from .scheme import resolve
 from .start import (
+    ENGINES,
     adaptive_master,
     engine_maker,
     one_master,
@@ -75,7 +76,7 @@ class Coded:
     whichever is best by the run's own steps, and changed when the cluster changes, see `AdaptiveMaster`; or "balanced": work by
     the speeds in `latency`, without copies. worth: the least share of a step that "auto" should save. trial: on so many steps
     what `plan.auto` advises is tried, and waiting for all beside it, before it is believed (`Trial`); 0: at once. Where a trace
-    does not tell what a pass costs however few samples it has, "auto" measures that before the start, on "local" (`run.cost`).
+    does not tell what a pass costs however few samples it has, "auto" measures that before the start (`run.cost`).
     engine: "local", "ray", "mpi", "virtual" (with `latency` as a sampled clock) or a function from problem to engine.
     batch_size: samples per step over all partitions, by default all; shuffle, drop_last: as for a `DataLoader`. batches: a
     sampler or batch sampler of your own, see `Sampled`; a `DataLoader` in place of the dataset says all of that. accumulate: so
@@ -172,13 +173,20 @@ class Coded:
 
         self.cost: PassCost | None = None
 
+        options = dict(engine_options or {})
+
         def task_cost() -> float | None:
-            known = check and engine == "local" and given.batches is None  # else workers may be unlike this machine
-            problem = drafted(uncoded(workers or 1))[1].problem() if known else None
-            self.cost = None if problem is None else probed(problem, int((engine_options or {}).get("threads", 1)))
+            if not check or engine not in (*ENGINES,) or given.batches is not None:  # a sampler would draw a batch for this
+                return None
+            problem = drafted(uncoded(workers or 1))[1].problem()
+            if engine == "local":  # workers are as this process
+                self.cost = probed(problem, int(options.get("threads", 1)))
+            else:
+                probing = engine_maker(engine, options | {"way": "host"}, latency, seed)  # where these few numbers are
+                self.cost = start_master(problem, partial(probed_on_workers, problem, probing))
             return None if self.cost is None else self.cost.fixed
 
-        with notice.during("planning the code"):
+        with notice.during("planning the code; where a trace does not tell what a pass costs, it is measured"):
             code, planned, saving, self.advised = resolve(scheme, workers, latency, size, given.of_a_step, worth, task_cost)
         require_pieces(accumulate, micro_batch, code)
         require_turns(forward, loss_fn, self.context, len(code.blocks))
@@ -190,13 +198,14 @@ class Coded:
         self.layout, self.code, self._carried = draft.layout, draft.code, frozenset(carried)
         self._by_time = (stop or planned or patience) is not None
         self._begin()
-        make = engine_maker(engine, dict(engine_options or {}), latency, seed)
+        make = engine_maker(engine, options, latency, seed)
         how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "transfer": transfer, "trace": trace}
         starting: Any = adaptive_master if scheme == "adaptive" else one_master
         if saving is not None and trial and stop is None and rows is None:
             starting = partial(trying_master, Trial(self.code, saving, worth=worth, steps=trial))
         with notice.during(f"{code.n} workers for {code.name}, each with the model and its samples"):
-            self.master = start_master(self, partial(starting, self, make, stop or planned, given.of_a_step, how_to_go_on))
+            begin = partial(starting, self, make, stop or planned, given.of_a_step, how_to_go_on)
+            self.master = start_master(self.problem, begin)
         if trace is not None and not append:
             # now that workers are there: rounds of another run would be taken for this one's
             Path(trace).unlink(missing_ok=True)

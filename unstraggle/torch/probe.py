@@ -6,12 +6,17 @@ import contextlib
 import logging
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from ..codes import uncoded
+from ..engines.base import Engine
+from ..runtime.master import Master
 from .problem import TorchProblem
 from .samplers import Sampled
 
@@ -78,12 +83,13 @@ def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
     return fixed, each
 
 
-def probed(problem: TorchProblem, threads: int) -> PassCost | None:
-    """What a pass of a problem costs here, in so many threads, as on a worker; None where that cannot be told."""
+def probed(problem: TorchProblem, threads: int, part: int | None = None) -> PassCost | None:
+    """What a pass of a problem costs here, in so many threads, as on a worker; None where that cannot be told. part: whose
+    samples, by default of the partition that has most."""
     if torch.device(problem.how.devices[0]).type == "cuda" and not torch.cuda.is_available():
         return None
     assert not isinstance(problem.batches, Sampled), "a sampler of one's own would draw a batch for this"
-    part = problem.batches.fullest(0)
+    part = problem.batches.fullest(0) if part is None else part
     samples = len(problem.batches.rows(0, part))
     with _threads(threads):
         found = measured(lambda count: _pass(problem, part, count), min(samples, problem.how.micro or samples))
@@ -100,6 +106,47 @@ def _pass(problem: TorchProblem, part: int, samples: int) -> None:
     for p in problem.replica.params.values():
         p.grad = None
     problem.replica.wait()
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """A problem whose partial gradients are what passes of another one cost on the worker: three numbers at a partition's own
+    place, zeros where that cannot be told. context: values for `forward`, which come with a step else."""
+
+    problem: TorchProblem
+    context: dict[str, Any]
+
+    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
+
+    @property
+    def k(self) -> int:
+        return self.problem.k
+
+    @property
+    def dim(self) -> int:
+        return 3 * self.k
+
+    def share(self, worker: int, parts: Iterable[int]) -> Probe:
+        return Probe(self.problem.share(worker, parts), self.context)
+
+    def grad(self, params: NDArray[Any], part: int, where: slice = slice(None), step: int = 0) -> NDArray[Any]:
+        self.problem.context, costs = self.context, np.zeros((self.k, 3))
+        found = probed(self.problem, torch.get_num_threads(), part)
+        if found is not None:
+            costs[part] = astuple(found)
+        return costs.reshape(-1)[where]
+
+
+def probed_on_workers(problem: TorchProblem, make: Callable[[Any], Engine]) -> PassCost | None:
+    """What a pass costs on the workers of an engine, measured on all at once, as they compute: that of the middle one."""
+    with Master(uncoded(problem.k), make(Probe(problem, problem.context))) as master:
+        costs = master.gradient(np.zeros(3 * problem.k)).gradient.reshape(-1, 3)
+    told = sorted((fixed, whole, int(samples)) for fixed, whole, samples in costs.tolist() if samples)
+    if not told:
+        return None
+    found = PassCost(*told[len(told) // 2])
+    log.info("On the workers: %s", found)
+    return found
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("unstraggle")
 
+T = TypeVar("T")
 Make = Callable[[TorchProblem], Engine]
 
 ENGINES = {"local": "Local", "ray": "Ray", "mpi": "MPI"}
 
 
-def start_master(run: Coded, start: Callable[[], Master | AdaptiveMaster]) -> Master | AdaptiveMaster:
-    """Start the workers; where something cannot be sent to them, say what."""
+def start_master(problem: TorchProblem, start: Callable[[], T]) -> T:
+    """Start the workers of a problem; where something cannot be sent to them, say what."""
     try:
         return start()
     except UnstraggleError:
         raise
     except Exception as error:
-        problem = run.problem
         parts = {"model": problem.model, "loss_fn": problem.loss_fn, "dataset": problem.data}
         why = unpicklable({**parts, "forward function": problem.how.forward})
         if why is None:
