@@ -17,6 +17,7 @@ from .base import (
     Shares,
     Stays,
     Stops,
+    Tells,
     Travels,
 )
 from .least_squares import LeastSquares
@@ -39,5 +40,6 @@ __all__ = [
     "Shares",
     "Stays",
     "Stops",
+    "Tells",
     "Travels",
 ]
