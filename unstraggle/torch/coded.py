@@ -359,6 +359,7 @@ class Coded:
         first = torch.as_tensor(estimate.gradient)
         known, self._coming = self._coming, None
         ready = known is not None and known[0] == first.data_ptr()
+        first = first if ready else self._outgoing.back(first)
         for p, grad in known[1] if known is not None and ready else self._cut(first):
             there = grad if ready else _as_it_lies(grad, p)
             p.grad = there if p.grad is None else p.grad.add_(there)
