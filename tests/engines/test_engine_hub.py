@@ -214,6 +214,15 @@ def test_what_must_not_come_ends_the_connection(hub: Hub, data: bytes) -> None:
     assert ended(client)
 
 
+def test_a_part_that_is_too_long_ends_the_connection_and_the_longest_does_not(wide_hub: Hub) -> None:
+    hub, most = wide_hub, parts.PIECE
+    hub.begin(0)
+    client = worker_of(hub)
+    client.sendall(part(0, most, numbers=1_000_000) + wire.head(wire.PART, 0, 0, most + 1, most))
+    until(hub, lambda: bool(hub.events))
+    assert [type(event) for event in hub.events] == [Lost] and hub._parts._upto == {0: most}
+
+
 def test_a_process_number_is_believed_only_of_the_process_that_has_the_connection(hub: Hub) -> None:
     """It came over the wire: another process of this machine, all of them (-1), and the first one are never signalled."""
     for said in (-1, 0, 1, os.getppid(), os.getpid()):

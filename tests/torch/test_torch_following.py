@@ -210,7 +210,8 @@ def test_messages_of_a_device_are_told_of_when_they_are_in_memory_of_the_host(de
 
 
 def test_a_problem_that_is_sent_on_tells_nobody(monkeypatch):
-    bench = Bench(monkeypatch)
-    assert isinstance(bench.share.problem, Tells)
-    again = pickle.loads(pickle.dumps(replace(bench.share, land=None)))
-    assert again.problem.replica.follow is None and again.problem._berths is None
+    for kind in ("auto", "pinned"):
+        bench = Bench(monkeypatch, kind=kind)
+        assert isinstance(bench.share.problem, Tells) and bench.dock.follows
+        again = pickle.loads(pickle.dumps(replace(bench.share, land=None))).problem
+        assert again.replica.follow is again.replica.leave is again._berths is None
