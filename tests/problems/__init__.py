@@ -62,8 +62,10 @@ class Told:
 
 @dataclass(frozen=True, eq=False)
 class Growing(Constant):
-    """Says how much of a message is known, a quarter after the other; in odd steps it takes that back once. Partition p gives
-    p + 1 and the step. In another process it finds no memory of the master for its messages, as on another host."""
+    """Says how much of a message is known, a quarter after the other but the last; in odd steps it takes that back once.
+
+    Partition p gives p + 1 and the step. In another process it finds no memory of the master for its messages, as on another
+    host."""
 
     def __setstate__(self, state):
         self.__dict__.update(state, found=dock.found)
@@ -97,8 +99,9 @@ class Growing(Constant):
             self.told.say(message, 0)
         for begin, end in pairwise(ends):
             total[begin:end] += values[begin:end]
-            self.told.say(message, end)
-            time.sleep(0.01)
+            if end < self.dim:
+                self.told.say(message, end)
+                time.sleep(0.01)
 
 
 @dataclass(frozen=True, eq=False)
