@@ -17,6 +17,7 @@ NAMES = (
     "engines",
     "live",
     "looking",
+    "parts",
     "soak",
     "chaos",
     "starting",

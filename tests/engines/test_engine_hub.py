@@ -9,19 +9,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
 from unstraggle import codes
-from unstraggle.engines import Message, Order, dock, ray_worker, wire
+from unstraggle.engines import Message, Order, dock, parts, ray_worker, wire
 from unstraggle.engines.commons import OWN, PLACE, machine
 from unstraggle.engines.hub import Hub
 from unstraggle.engines.ray_worker import Post, Worker
 from unstraggle.runtime import frame, words
 from unstraggle.runtime.events import Failed, Joined, Lost
 
-from ..problems import Constant
+from ..problems import Constant, Growing
 
 DIM = 8
 CODE = codes.uncoded(2)
@@ -82,6 +84,19 @@ def message(worker: int = 0, index: int = 0, round: int = 0, numbers: int = DIM)
     return wire.head(wire.SENT, index, round, len(body)) + body
 
 
+def part(at: int, size: int, round: int = 0, numbers: int = DIM) -> bytes:
+    """A record with some bytes of the same payload."""
+    payload = np.arange(float(numbers)).view(np.uint8)
+    return wire.head(wire.PART, 0, round, size, at) + payload[at : at + size].tobytes()
+
+
+def rest(at: int = 8 * DIM, worker: int = 0, index: int = 0, round: int = 0) -> bytes:
+    """A record with a frame that lacks the beginning."""
+    payload = np.arange(float(DIM)).view(np.uint8)
+    body = frame.head(worker, index, round, len(payload), frame.checksum(payload), [0.1, 0.2]) + payload[at:].tobytes()
+    return wire.head(wire.REST, index, round, len(body)) + body
+
+
 def ended(client: socket.socket) -> bool:
     client.settimeout(600)
     try:
@@ -114,6 +129,42 @@ def test_messages_in_pieces_and_in_one_piece(hub: Hub) -> None:
     assert late.round == -1 and len(late.payload) == 0
 
 
+def test_parts_come_to_where_the_message_will_stand(hub: Hub) -> None:
+    hub.begin(0)
+    client = worker_of(hub)
+    for round, ends in enumerate(((24, 64), (3,))):
+        hub.begin(round)
+        pieces = [part(begin, end - begin, round) for begin, end in pairwise((0, *ends))]
+        for byte in b"".join(pieces) + rest(ends[-1], round=round):
+            client.sendall(bytes([byte]))
+            hub.collect(0)
+        until(hub, lambda: bool(hub.events))
+        (found,) = (event for event in hub.events if isinstance(event, Message))
+        assert found.payload.view(float).tolist() == list(range(DIM)) and found.times == (0.1, 0.2)
+        assert frame.checksum(found.payload) == found.checksum and not found.payload.flags.writeable
+        assert np.shares_memory(found.payload, hub._parts._rooms[0])
+        hub.events.clear()
+
+
+def test_a_message_that_lacks_a_part_counts_as_damaged_and_one_that_comes_whole_does_not(hub: Hub) -> None:
+    """A part of another round, one that was left out, and one that came twice; then parts of a message that is whole."""
+    client, lacking = (
+        worker_of(hub),
+        [part(0, 24, round=7) + rest(24), part(24, 40) + rest(), part(0, 8) + part(0, 8) + rest(16)],
+    )
+    for data in lacking:
+        hub.begin(0)
+        client.sendall(data)
+        until(hub, lambda: bool(hub.events))
+        (found,) = (event for event in hub.events if isinstance(event, Message))
+        assert len(found.payload) == 0 and found.round == 0
+        hub.events.clear()
+    client.sendall(message() + part(0, 64) + rest() + part(0, 8) + rest(8) + message())
+    until(hub, lambda: len(hub.events) == 4)
+    whole, parted, again, last = (event for event in hub.events if isinstance(event, Message))
+    assert whole.payload.tobytes() == parted.payload.tobytes() == last.payload.tobytes() and len(again.payload) == 0
+
+
 def test_a_stranger_is_sent_away(hub: Hub) -> None:
     for token, worker in ((b"x" * wire.TOKEN, 0), (b"", 0), (hub.token, 2)):
         stranger = call(hub, token, worker)
@@ -137,13 +188,22 @@ def test_a_guest_who_says_nothing_is_sent_away(hub: Hub) -> None:
         wire.head(wire.FAILED, 0, 0, wire.REPORT + 1),
         wire.head(wire.HELLO, 0, 0, wire.TOKEN),
         wire.head(99),
+        wire.head(wire.PART, 0, 0, parts.PIECE + 1),
+        wire.head(wire.PART, 1, 0, 8) + bytes(8),
+        wire.head(wire.PART, 99, 0, 8) + bytes(8),
+        wire.head(wire.REST, 0, 0, 8) + bytes(8),
+        rest(worker=1, index=1),
+        rest(worker=1),
         message(numbers=DIM + 64),
         message(worker=1, index=1),
         message(worker=1),
         wire.head(wire.SENT, 0, 0, 8) + b"too small",
         b"\xff" * 4096,
     ],
-    ids=["huge", "report", "hello", "unknown", "larger", "of another", "as another", "cut", "noise"],
+    ids=[
+        *("huge", "report", "hello", "unknown", "long part", "part of another", "part of none", "cut rest", "rest of another"),
+        *("rest as another", "larger", "of another", "as another", "cut", "noise"),
+    ],
 )
 def test_what_must_not_come_ends_the_connection(hub: Hub, data: bytes) -> None:
     hub.begin(0)
@@ -152,6 +212,15 @@ def test_what_must_not_come_ends_the_connection(hub: Hub, data: bytes) -> None:
     until(hub, lambda: bool(hub.events))
     assert [type(event) for event in hub.events] == [Lost]
     assert ended(client)
+
+
+def test_a_part_that_is_too_long_ends_the_connection_and_the_longest_does_not(wide_hub: Hub) -> None:
+    hub, most = wide_hub, parts.PIECE
+    hub.begin(0)
+    client = worker_of(hub)
+    client.sendall(part(0, most, numbers=1_000_000) + wire.head(wire.PART, 0, 0, most + 1, most))
+    until(hub, lambda: bool(hub.events))
+    assert [type(event) for event in hub.events] == [Lost] and hub._parts._upto == {0: most}
 
 
 def test_a_process_number_is_believed_only_of_the_process_that_has_the_connection(hub: Hub) -> None:
@@ -227,7 +296,7 @@ LONG = 20_000
 class Machines:
     """Workers of the Ray engine in threads of this process, which say that they are on the machines that they are told."""
 
-    def __init__(self, hub: Hub, monkeypatch: pytest.MonkeyPatch, machines: tuple[str, ...]) -> None:
+    def __init__(self, hub: Hub, monkeypatch: pytest.MonkeyPatch, machines: tuple[str, ...], problem: Any = Constant) -> None:
         self.hub, self.workers = hub, []  # type: Hub, list[Worker]
         hub.begin(0)
         for number, name in enumerate(machines):
@@ -238,7 +307,7 @@ class Machines:
                 until(hub, coming.done)
             self.workers.append(coming.result())
             self.workers[-1]._leave = lambda why: None  # type: ignore[method-assign, assignment, return-value]
-            share = CODE.program(number), Constant(2, dim=LONG), (slice(0, LONG),), np.dtype("f8")
+            share = CODE.program(number), problem(2, dim=LONG), (slice(0, LONG),), np.dtype("f8")
             self.workers[-1].prepare(*share)
             until(hub, lambda number=number: hub.roster.is_ready(number))
         hub.events.clear()
@@ -340,3 +409,70 @@ def test_notes_of_messages_that_are_not_there_end_the_connection(long_hub: Hub) 
         client.sendall(record)
         until(hub, lambda hub=hub: any(isinstance(event, Lost) for event in hub.events))
         hub.events.clear()
+
+
+class Parted:
+    """Rounds of workers on other hosts that say how much of a message is known. seen: the parts that came."""
+
+    def __init__(self, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(dock.Dock, "take_offer", lambda *_: None)
+        monkeypatch.setattr(dock, "LEAST", 1 << 10)
+        monkeypatch.setattr(ray_worker, "Flow", lambda: parts.Flow(piece=3000))
+        self.hub, self.seen = hub, []  # type: Hub, list[parts.Part]
+        self.workers = Machines(hub, monkeypatch, ("another", "one more"), Growing).workers
+        came = hub._parts.came
+        monkeypatch.setattr(hub._parts, "came", lambda part: (self.seen.append(part), came(part)))
+
+    def round(self, number: int, begin: bool = True, **order: Any) -> list[Message]:
+        if begin:
+            self.hub.begin(number)
+        self.hub.order(Order(number, number, np.zeros(LONG), **order), range(2))
+        until(self.hub, lambda: sum(isinstance(event, Message) for event in self.hub.events) == 2)
+        found, self.hub.events = [event for event in self.hub.events if isinstance(event, Message)], []
+        for one in found:
+            whole = np.full(LONG, one.worker + 1.0 + number)
+            assert one.checksum == frame.checksum(whole.view(np.uint8))
+            assert not len(one.payload) or np.array_equal(one.payload.view(float), whole)
+        return found
+
+
+def test_what_workers_know_goes_ahead_of_their_messages(long_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In odd rounds they take back what they have said."""
+    rounds = Parted(long_hub, monkeypatch)
+    for number in range(6):
+        assert all(len(one.payload) for one in rounds.round(number))
+    assert {part.round for part in rounds.seen} == set(range(6))
+    again = [part for part in rounds.seen if part.round == 3 and part.message == 0 and part.at == 0]
+    assert len(again) >= 1 and max(part.size for part in rounds.seen) <= parts.PIECE
+
+
+def test_who_is_asked_again_or_fetched_from_or_delayed_sends_whole_messages(
+    long_hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = Parted(long_hub, monkeypatch)
+    rounds.round(0)
+    rounds.seen.clear()
+    assert all(len(one.payload) for one in rounds.round(0, begin=False))
+    assert all(len(one.payload) for one in rounds.round(1, delays=np.zeros(2)))
+    assert rounds.seen == []
+    long_hub.begin(2)
+    long_hub.order(Order(2, 2, np.zeros(LONG), pull=True), range(2))
+    until(long_hub, lambda: len(long_hub.events) == 2)
+    assert {type(event).__name__ for event in long_hub.events} == {"Announced"} and rounds.seen == []
+
+
+def test_a_message_whose_parts_were_thrown_away_is_asked_for_again(long_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = Parted(long_hub, monkeypatch)
+    monkeypatch.setattr(long_hub._parts, "room", lambda worker, part: None)
+    assert all(len(one.payload) == 0 for one in rounds.round(0)) and rounds.seen
+    assert all(len(one.payload) for one in rounds.round(0, begin=False))
+
+
+def test_nothing_of_a_round_that_is_over_goes_ahead(long_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Parted(long_hub, monkeypatch).workers[0]
+    worker._newest = 5
+    with worker._flowing:
+        worker._flow.begin(5, may=True)
+        worker._flow.know(0, 100)
+        worker._cancelled = 5
+    assert worker._next_part() is None and worker._flow.next() is None

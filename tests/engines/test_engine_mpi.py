@@ -38,6 +38,7 @@ TOGETHER = (
     "idle_ranks_sleep",
     "ranks_of_one_machine_listen_nowhere",
     "orders_to_a_stopped_worker_do_not_pile_up",
+    "parts_of_messages_go_ahead",
 )
 
 try:

@@ -19,7 +19,7 @@ import psutil
 from tests.engines import scenarios
 from tests.engines.scenarios import raises as refused
 from tests.engines.scenarios import run
-from tests.problems import CannotStart, Constant
+from tests.problems import CannotStart, Constant, Growing
 from unstraggle import Count, Deadline, Invalid, Master, NotRecovered, WorkerFailed, codes
 from unstraggle.engines import MPI, Message, Order
 from unstraggle.testing import check_engine
@@ -104,6 +104,28 @@ def ranks_of_one_machine_listen_nowhere():
         ranks = [psutil.Process(), *(psutil.Process(engine.pid(worker)) for worker in range(3))]
         doors = [one for rank in ranks for one in rank.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
         assert not doors, doors
+
+
+def parts_of_messages_go_ahead():
+    """Of one pass and of two, of a pass that comes back, and when one is lost, upon which the message is asked for again."""
+    dim = 3 * 10**5
+    for code in (codes.uncoded(2), codes.fractional_repetition(2, s=1)):
+        engine, seen = MPI(Growing(2, dim=dim)), []
+        with Master(code, engine) as master:
+            step, take = iter(range(10**6)), engine._parts.take
+
+            def damaged(master=master, step=step):
+                now = next(step)
+                estimate = run(master, dim=dim, step=now)
+                np.testing.assert_allclose(estimate.gradient, 3.0 + 2 * now)
+                return estimate.damaged
+
+            engine._parts.take = lambda *part, seen=seen, take=take: (seen.append(part), take(*part))
+            while len(seen) < 20:
+                assert not damaged()
+            assert {part.round % 2 for _, part, _ in seen} == {0, 1}
+            engine._parts.take = lambda *part: None
+            scenarios.until(damaged)
 
 
 def _use(processes, seconds):

@@ -1,5 +1,8 @@
 """The gradient's way on a CPU: parameters and messages are used where they stand."""
 
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +10,12 @@ from torch import nn
 
 from unstraggle.errors import Invalid
 from unstraggle.runtime.serve import Abandoned
+from unstraggle.torch import outgoing, staging
+from unstraggle.torch.ferry import away
 from unstraggle.torch.layout import layout_of
 from unstraggle.torch.outgoing import Outgoing
 from unstraggle.torch.replica import LARGE
+from unstraggle.torch.staging import Staging
 
 from ..torch_models import coded, mlp, table
 
@@ -113,6 +119,73 @@ def test_outgoing_parameters_may_move_between_steps_and_lie_in_any_order():
     for p in tensors:
         p.data = torch.randn(p.shape).contiguous(memory_format=torch.channels_last) if p.ndim == 4 else torch.randn(p.shape)
     assert assert_written(outgoing, flat, tensors, layout) is True
+
+
+@pytest.fixture
+def as_on_a_device(monkeypatch):
+    """The model's tensors count as those of a device, and pieces are short. Gives how often a vector went each way."""
+    counts, up, down = Counter(), Staging.up, Staging.down
+    monkeypatch.setattr(staging, "PIECE", 64)
+    monkeypatch.setattr(Staging, "up", lambda *given: (counts.update(["up"]), up(*given))[1])
+    monkeypatch.setattr(Staging, "down", lambda *given: (counts.update(["down"]), down(*given))[1])
+    monkeypatch.setattr(outgoing, "away", lambda tensors: tensors[0].device)
+    return counts
+
+
+@pytest.mark.parametrize("align", [1, 16])
+def test_parameters_of_a_device_go_to_the_host_in_one_pass(align, as_on_a_device):
+    model = nn.Sequential(nn.Conv2d(3, 8, 5).to(memory_format=torch.channels_last), nn.BatchNorm2d(8))
+    layout = replace(layout_of(model), align=align)
+    flat, tensors, there = np.full(layout.dim, 7.0, "f4"), list(layout.tensors(model).values()), Outgoing(layout)
+    for value in (1.0, 2.0):
+        with torch.no_grad():
+            tensors[-1].fill_(value)
+        found = there.write(flat, tensors)
+        pieces = layout.cut(torch.from_numpy(flat), tensors)
+        assert all(torch.equal(piece, tensor) for piece, tensor in zip(pieces, tensors, strict=True))
+        assert found() and flat[0] == 0, "the head is zero"
+        assert flat.sum() == pytest.approx(sum(float(tensor.sum()) for tensor in tensors), rel=1e-5), "and so are gaps"
+    with torch.no_grad():
+        tensors[-1][0] = float("nan")
+    assert not there.write(flat, tensors)() and as_on_a_device["down"] == 3
+
+
+@pytest.mark.parametrize("device", ["as on a device", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_gradients_go_to_a_device_in_one_pass_and_are_views_of_what_came(device, request):
+    """Beside the same steps of a model on a CPU; with statistics, and gradients that add up."""
+    found, counts = [], None
+    for home in ("cpu", device):
+        if home == "as on a device":
+            counts, home = request.getfixturevalue("as_on_a_device"), "cpu"
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)).to(home)
+        with coded(model, data=table(), scheme="cyclic_repetition(4, s=1)") as run:
+            for _ in range(3):
+                assert run.backward().exact
+        grads = [p.grad for p in model.parameters()]
+        found.append([tensor.detach().cpu() for tensor in (*grads, model[1].running_mean)])
+    assert counts is None or counts == {"up": 3, "down": 3}
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(*found, strict=True))
+
+
+def test_gradients_of_a_device_share_one_vector(as_on_a_device):
+    model = mlp()
+    with coded(model, data=table(), scheme="cyclic_repetition(4, s=1)") as run:
+        run.backward()
+        first = [p.grad for p in model.parameters()]
+        kept = [grad.clone() for grad in first]
+        assert len({grad.untyped_storage().data_ptr() for grad in first}) == 1
+        model.zero_grad()
+        run.backward()
+        assert all(torch.equal(grad, was) for grad, was in zip(first, kept, strict=True)), (
+            "gradients of the step before changed"
+        )
+
+
+def test_tensors_on_a_cpu_or_on_several_devices_go_one_by_one():
+    here, there = torch.zeros(2), torch.zeros(2, device="meta")
+    assert away([here, here]) is None and away([here, there]) is None and away([there, here]) is None
+    assert away([there, there]) == torch.device("meta")
 
 
 @pytest.mark.parametrize("width", [3, 3000])

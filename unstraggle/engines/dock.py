@@ -1,9 +1,12 @@
 """Dock: a worker's end of what is shared on its host. It finds parameters, carries them for its neighbours, and has slots for
-its messages where it shares the master's host. Messages of a device come to their slots, or to memory here, by themselves."""
+its messages where it shares the master's host. Messages of a device come to their slots, or to memory here, by themselves. It
+knows how much of a message stands in such memory before all of it does."""
 
 from __future__ import annotations
 
 import mmap
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,20 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import Invalid
+from ..problems.base import Shows
+from ..quantizers.plain import Plain
 from ..runtime import frame
 from ..runtime.instructions import Tell
 from ..runtime.message import Bytes
 from ..runtime.serve import Share, Times
-from ..scheme.program import Outgoing
+from ..scheme.program import Outgoing, Program
 from .commons import LONG, OWN, Commons, found, offset_of
 from .depot import SIDE_HEAD, memory_of, read_offer, side_size
+from .parts import LEAST, TIMES, Part, passes
 
 KNOWN = 2
 """Memories of others that are kept in mind: that of the carrier, and of the one before it."""
 
 
 class Dock:
-    """dim, dtype: of parameters. shares: whether messages go into slots."""
+    """dim, dtype: of parameters. shares: whether messages go into slots. follows: whether the beginning of a message is known
+    before the rest."""
 
     def __init__(self, worker: int, dim: int, dtype: np.dtype[Any]) -> None:
         self._worker, self._dim, self._dtype = worker, dim, dtype
@@ -36,7 +43,8 @@ class Dock:
         self._whole: dict[int, int] = {}
         self._rooms: dict[int, Bytes] = {}
         self._berths: Any = None
-        self._again = False
+        self._again = self.follows = False
+        self._passes: Counter[int] = Counter()
 
     # Parameters
 
@@ -154,6 +162,37 @@ class Dock:
             self._berths.deliver(index, numbers)
         return self._rooms[index].view(self._dtype)
 
+    # Messages that are known bit by bit
+
+    def follow(self, share: Share, know: Callable[[int, int], None]) -> None:
+        """Hear how many bytes of a long message stand in its room while the rest is computed, where it is sent from there."""
+        problem, long = share.problem, self._bytes >= LEAST and not self.shares and not share.program.handed
+        if not long or not isinstance(problem, Shows) or (self._berths is None and not _simple(share)):
+            return
+        self._rooms = self._rooms or {message.index: self._room(message.index) for message in share.program.messages}
+        size, joins = share.dtype.itemsize, share.joins
+
+        def say(index: int, upto: int) -> None:
+            if self._berths.passes.get(index, 0) >= self._passes[index]:
+                know(index, upto * size)
+
+        self._berths = problem.show(self._rooms, say, min(TIMES, 4 * self._bytes // LEAST))
+        self._count: Callable[[Program], Counter[int]] = lambda program: passes(program, joins)
+        self.follows = True
+
+    def expect(self, program: Program) -> None:
+        """The messages of an order are these."""
+        self._passes = self._count(program)
+
+    def part(self, part: Part) -> Bytes:
+        """Some bytes of the room of a message."""
+        return self._rooms[part.message][part.at : part.at + part.size]
+
+    def stands(self, index: int, payload: Any) -> bool:
+        """Whether a payload is what stands in the room of its message."""
+        room = self._rooms.get(index)
+        return isinstance(payload, np.ndarray) and room is not None and payload.ctypes.data == room.ctypes.data
+
     # Words
 
     def require(self, word: Tell, current: int) -> bool:
@@ -163,3 +202,9 @@ class Dock:
         if self._whole.get(word.message) != word.round:
             raise Invalid(f"Worker {word.worker} was asked for message {word.message} of round {word.round}, but has none.")
         return True
+
+
+def _simple(share: Share) -> bool:
+    """Whether a worker has one message, of plain numbers, as the problem has them: one room is enough then, as before."""
+    messages, same = share.program.messages, share.dtype == np.dtype(share.problem.dtype)
+    return same and len(messages) == len(share.slices) == 1 and isinstance(messages[0].codec, Plain)

@@ -27,6 +27,7 @@ from . import wire
 from .commons import OWN, PLACE, machine
 from .depot import Depot
 from .hosts import Carry, Hosts, Step
+from .parts import PIECE, Part, Parts
 from .wire import Head, Link
 
 NOTHING = np.empty(0, np.uint8)
@@ -71,9 +72,10 @@ class Hub:
         self.roster = Roster(code.n, **times, now=self.origin)
         self.events: list[Incoming] = []
         self._dtype, self._heartbeat, self._greet = dtype, heartbeat, greet
-        self._senders = code.messages.worker.tolist()
         heads = [frame.head_size(int(tasks)) for tasks in np.bincount(code.tasks.worker, minlength=code.n)]
-        self._rooms = (np.array(heads)[code.messages.worker] + payload_sizes(code, dim, dtype)).tolist()
+        sizes = payload_sizes(code, dim, dtype)
+        self._rooms = (np.array(heads)[code.messages.worker] + sizes).tolist()
+        self._parts = Parts(code.messages.worker.tolist(), sizes.tolist())
         self._slots: dict[int, Bytes] = {}
         self._filled: set[int] = set()
         self._guests: set[Link] = set()
@@ -93,6 +95,7 @@ class Hub:
     def begin(self, round: int) -> None:
         """A round begins: payloads of the last one may be overwritten."""
         self.round, self.origin, self._filled = round, time.monotonic(), set()
+        self._parts.begin(round)
         self.roster.begin(self.origin)
 
     def clock(self) -> float:
@@ -208,18 +211,28 @@ class Hub:
 
     def _room(self, link: Link, what: Head) -> Bytes:
         """The place for what follows. Refuses what is not expected, and what is larger than it may be."""
-        if what.kind == wire.SENT:
-            return self._slot(link, what)
+        if what.kind in (wire.SENT, wire.PART, wire.REST):
+            return self._place(link, what)
         most = (FROM_GUESTS if link.worker is None else FROM_WORKERS).get(what.kind, -1)
         if what.size > most:
             raise Invalid(f"A record of kind {what.kind} has at most {most} bytes here, but got {what.size}.")
         return np.empty(what.size, np.uint8)
 
-    def _slot(self, link: Link, what: Head) -> Bytes:
+    def _place(self, link: Link, what: Head) -> Bytes:
+        """The place for a message, or for some of it."""
+        m = what.number
+        if link.worker is None or not self._parts.owns(link.worker, m) or what.size > self._rooms[m]:
+            raise Invalid(f"Worker {link.worker} has no message {m} of {what.size} bytes.")
+        if what.kind == wire.SENT:
+            return self._slot(what)
+        if what.kind == wire.PART and what.size > PIECE:
+            raise Invalid(f"A part of a message has at most {PIECE} bytes, but got {what.size}.")
+        found = self._parts.room(link.worker, part_of(what)) if what.kind == wire.PART else None
+        return np.empty(what.size, np.uint8) if found is None else found
+
+    def _slot(self, what: Head) -> Bytes:
         """The place for a message: the same one in every round, but never that of a message which the master may be reading."""
         m = what.number
-        if link.worker is None or m >= len(self._senders) or self._senders[m] != link.worker or what.size > self._rooms[m]:
-            raise Invalid(f"Worker {link.worker} has no message {m} of {what.size} bytes.")
         if what.round != self.round or m in self._filled:
             return np.empty(what.size, np.uint8)
         if m not in self._slots:
@@ -234,8 +247,10 @@ class Hub:
         joined = self.roster.heard(worker, now)
         if joined is not None:
             self.events.append(joined)
-        if what.kind == wire.SENT:
+        if what.kind in (wire.SENT, wire.REST):
             self.events.append(self._message(worker, what, body, now - self.origin))
+        elif what.kind == wire.PART:
+            self._parts.came(part_of(what))
         elif what.kind == wire.PLACED:
             self.events.append(self._placed(worker, self._note(worker, body)))
         elif what.kind == wire.READY:
@@ -276,9 +291,11 @@ class Hub:
         if what.round != self.round:
             return Message(worker, what.number, what.round, clock, NOTHING)
         body.flags.writeable = False
-        message = frame.read(body, clock)
+        message, at = frame.read_rest(body, clock) if what.kind == wire.REST else (frame.read(body, clock), 0)
         if message.worker != worker or message.index != what.number or message.round != what.round:
             raise Invalid(f"Message {message.index} of worker {message.worker} came as {what.number} of worker {worker}.")
+        if what.kind == wire.REST:
+            return self._parts.finish(message, at)
         self._filled.add(what.number)
         return message
 
@@ -317,6 +334,11 @@ class Hub:
         """Send what the connection takes now; the rest follows when it takes more."""
         if link is not None and not link.send(*parts, newest=newest):
             self._selector.modify(link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, link)
+
+
+def part_of(what: Head) -> Part:
+    """What a record brings of a message."""
+    return Part(what.round, what.number, what.at, what.size)
 
 
 def owns(process: int, sock: socket.socket) -> bool:

@@ -21,6 +21,7 @@ from ..runtime import frame, words
 from ..runtime.events import Failed
 from ..runtime.instructions import Tell
 from ..runtime.message import Bytes, Incoming, Message, Order, WorkerFailed
+from ..runtime.payload import payload_sizes
 from ..runtime.roster import Roster
 from ..runtime.serve import share_of
 from ..scheme.code import Code
@@ -31,7 +32,7 @@ from .hosts import Carry, Hosts, Step
 from .mooring import agree, moored, require_way
 from .mpi_launch import FAREWELL, is_gone, is_sibling, wire
 from .mpi_launch import command as command
-from .mpi_order import NUMBER, PING_TIMES, pack_order, round_of
+from .mpi_order import NUMBER, PING_TIMES, pack_order, part_of, round_of
 from .mpi_wire import (
     ANNOUNCED,
     CANCEL,
@@ -45,10 +46,12 @@ from .mpi_wire import (
     ORDER,
     ORDER_AT,
     PARAMS,
+    PART,
     PING,
     PLACED,
     PONG,
     READY,
+    REST,
     SETUP,
     TELL,
     Pace,
@@ -56,6 +59,7 @@ from .mpi_wire import (
     Sent,
     Wire,
 )
+from .parts import Parts
 from .starter import Starter
 
 IN_FLIGHT = 2
@@ -109,7 +113,9 @@ class MPI:
         if found.engine is not None:
             raise Invalid("Ranks serve one engine at a time, and another one is open. Close that one first.")
         agree(self.problem, code, self._way)
-        self._depot = Depot(code, self.problem.dim, np.dtype(self.problem.dtype))
+        dim, dtype = self.problem.dim, np.dtype(self.problem.dtype)
+        self._depot = Depot(code, dim, dtype)
+        self._parts = Parts(code.messages.worker.tolist(), payload_sizes(code, dim, dtype).tolist())
         self._code, self._wire, found.engine = code, found, self
         alive = [rank for rank in range(1, found.size) if rank not in found.dead]
         self._spare, self._buried = alive[code.n :], len(found.dead)
@@ -125,6 +131,7 @@ class MPI:
         if order.round != self._round:
             self._round, self._origin, self._pull = order.round, time.monotonic(), order.pull
             self._roster.begin(self._origin)
+            self._parts.begin(order.round)
         workers = range(self._code.n) if order.workers is None else order.workers
         self._order, ready = order, [worker for worker in workers if self._roster.is_ready(worker)]
         if self._depot.long:
@@ -278,8 +285,10 @@ class MPI:
         seat, joined = self._seats[worker], self._roster.heard(worker, now)
         if joined is not None:
             self._events.append(joined)
-        if parcel.kind == FRAME:
-            self._events.append(self._message(seat, worker, parcel.data, now - self._origin))
+        if parcel.kind in (FRAME, REST):
+            self._events.append(self._message(seat, worker, parcel, now - self._origin))
+        elif parcel.kind == PART:
+            self._parts.take(worker, *part_of(parcel.data))
         elif parcel.kind == PLACED:
             self._events.append(self._placed(seat, worker, parcel.data, now - self._origin))
         elif parcel.kind == HAVE and len(parcel.data) == NUMBER.size + PLACE.size:
@@ -312,10 +321,11 @@ class MPI:
         else:
             self._lose(worker, now, again=False)
 
-    def _message(self, seat: Seat, worker: int, data: Bytes, now: float) -> Incoming:
+    def _message(self, seat: Seat, worker: int, parcel: Parcel, now: float) -> Incoming:
         """The message of a frame. A rank that sends what is none, or another's, has failed."""
+        rest = parcel.kind == REST
         try:
-            message = frame.read(data, now)
+            message, at = frame.read_rest(parcel.data, now) if rest else (frame.read(parcel.data, now), 0)
             if message.worker != worker:
                 raise Invalid(f"Rank {seat.rank} is worker {worker}, but sent a message of worker {message.worker}.")
         except Invalid as error:
@@ -323,7 +333,7 @@ class MPI:
         if message.round != self._round:
             return Message(worker, message.index, message.round, now, NOTHING)
         message.payload.flags.writeable = False
-        return self._counted(seat, message)
+        return self._counted(seat, self._parts.finish(message, at) if rest else message)
 
     def _placed(self, seat: Seat, worker: int, note: Bytes, now: float) -> Incoming:
         """The message of a note, which stands in shared memory."""

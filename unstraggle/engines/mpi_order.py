@@ -14,11 +14,14 @@ from ..runtime.message import Bytes, Order
 from ..runtime.serve import Job, Share
 from ..scheme.program import packed, unpacked
 from .commons import PLACE, machine
+from .parts import Part
 
 HEAD = struct.Struct("<qqdqqqdqq")
 """round, step, when it began on the master's clock, delays, bytes of the parameters and of the context, hold, pull; then delays
 (float64), parameters and context, then, where the code changes, the programs of all workers, a line each."""
 NUMBER = struct.Struct("<q")
+PART_HEAD = struct.Struct("<qqq")
+"""Of what stands before some bytes of a message: round, message, where in its payload they begin."""
 PING_TIMES = struct.Struct("<dd")
 """When the worker asked, on its clock; when the master answered, on its own."""
 
@@ -65,6 +68,14 @@ def place_of(data: Bytes) -> bytes:
 def round_of(data: Bytes) -> int:
     """The round of an order or a cancellation."""
     return int(NUMBER.unpack_from(data.data)[0])
+
+
+def part_of(data: Bytes) -> tuple[Part, Bytes]:
+    """Which part of a message came, and its bytes. One of no round, which nobody expects, where it was cut off."""
+    if len(data) < PART_HEAD.size:
+        return Part(-1, -1, 0, 0), data
+    round, message, at = PART_HEAD.unpack_from(data.data)
+    return Part(round, message, at, len(data) - PART_HEAD.size), data[PART_HEAD.size :]
 
 
 class Clock:

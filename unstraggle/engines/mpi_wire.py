@@ -17,13 +17,15 @@ from ..runtime.message import Bytes
 READY, FRAME, FAILED, BEAT, PING, BYE, FINISHED = range(1, 8)
 """Kinds of parcels to the master, and some more:"""
 ANNOUNCED, PLACED, HAVE, LACKS = range(15, 19)
+PART, REST = range(21, 23)
+"""Some of a message, and the end of it; see `parts`."""
 SETUP, ORDER, CANCEL, CLOSE, PONG, EXIT, TELL = range(8, 15)
 """Kinds of parcels to a worker, and some more:"""
 PARAMS, ORDER_AT = range(19, 21)
 
 KINDS, ENGINES = 32, 1000
 """A tag is KINDS * (number of the engine modulo ENGINES) + kind: every MPI has tags up to 32767."""
-PART = 0.02
+SHARE = 0.02
 """The longest pause between two looks at the wire, of the time waited so far."""
 AT_ONCE = 256
 """Parcels taken in one look, so that a look ends while more and more come."""
@@ -76,7 +78,7 @@ class Pace:
         pause = max(0.0, min(self._pause, at_most))
         time.sleep(pause)
         self._waited += pause
-        self._pause = min(2 * self._pause, max(1e-3, self._waited * PART), self.longest)
+        self._pause = min(2 * self._pause, max(1e-3, self._waited * SHARE), self.longest)
 
 
 class Sent:
@@ -127,11 +129,11 @@ class Wire:
         with self.lock:
             return sent is None or self._has_left(sent)
 
-    def going(self, kind: int) -> int:
-        """How many parcels of a kind have not left yet; moves them on, and forgets those that have left."""
+    def going(self, *kinds: int) -> int:
+        """How many parcels of some kinds have not left yet; moves them on, and forgets those that have left."""
         with self.lock:
             self._going = [sent for sent in self._going if not self._has_left(sent)]
-            return sum(sent.kind == kind for sent in self._going)
+            return sum(sent.kind in kinds for sent in self._going)
 
     @property
     def patience(self) -> float:

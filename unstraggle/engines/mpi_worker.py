@@ -30,7 +30,7 @@ from ..scheme.program import Outgoing
 from .commons import LONG, machine
 from .dock import Dock
 from .mpi_launch import TOGETHER, run_program
-from .mpi_order import NUMBER, Clock, place_of, read_order, round_of
+from .mpi_order import NUMBER, PART_HEAD, Clock, place_of, read_order, round_of
 from .mpi_wire import (
     ANNOUNCED,
     BEAT,
@@ -47,19 +47,22 @@ from .mpi_wire import (
     ORDER,
     ORDER_AT,
     PARAMS,
+    PART,
     PING,
     PLACED,
     PONG,
     READY,
+    REST,
     SETUP,
     TELL,
     Pace,
     Parcel,
     Wire,
 )
+from .parts import Flow
 
 IN_FLIGHT = 2
-"""Messages on their way from a worker; it computes on meanwhile."""
+"""Messages on their way from a worker, which computes on meanwhile; or parts of one."""
 LOOK = 0.25
 """Seconds between two looks of the second thread while nothing is on its way, and while something is:"""
 TEND = 0.5e-3
@@ -80,6 +83,7 @@ class Worker:
         self._dock: Dock | None = None
         self._share: Share | None = None
         self._shifts, self._hearing = Shifts(), threading.RLock()
+        self._flow, self._flowing = Flow(), threading.Lock()
         self._kept, self._keeps, self._carries = Kept(), False, False
         self._clock = Clock(machine())
         self._beat = 0.0
@@ -184,7 +188,10 @@ class Worker:
         if long and share.stays:
             share.problem.stay()  # type: ignore[attr-defined]
         share = replace(share, checked=not self._dock.shares)
-        return self._dock.moor(share) if share.moored else share
+        share = self._dock.moor(share) if share.moored else share
+        self._flow = Flow()
+        self._dock.follow(share, self._know)
+        return share
 
     def _take_order(self, share: Share) -> None:
         job, self._order = self._order, None
@@ -202,7 +209,15 @@ class Worker:
     def _run(self, share: Share, job: Job) -> None:
         dock, self._keeps = self._dock, job.pull
         begin = partial(dock.begin, job.round, kind=share.dtype) if dock is not None and dock.begins else None
-        run(share, job, self._keep if job.pull else self.send, self.stopped, self.wait, begin)
+        with self._flowing:
+            self._flow.begin(job.round, may=not job.pull and job.delays is None)
+        if dock is not None and dock.follows:
+            dock.expect(job.program or share.program)
+        try:
+            run(share, job, self._keep if job.pull else self.send, self.stopped, self.wait, begin)
+        finally:
+            with self._flowing:
+                self._flow.stop()
 
     # Where messages are fetched
 
@@ -289,13 +304,16 @@ class Worker:
             self._say(PLACED, words.done(self._round, message.index, 0))
             return
         self._pace.reset()
-        while self._wire.going(FRAME) >= IN_FLIGHT:
+        while self._wire.going(FRAME, REST) >= IN_FLIGHT:
             if self.stopped():
                 raise Abandoned
             self._pace.rest()
         head = frame.head(self._share.worker, message.index, self._round, len(payload), checksum, times)
-        self._say(FRAME, framed(head, payload))
-        if self._wire.going(FRAME):
+        with self._flowing:
+            gone = self._flow.end(message.index)
+        whole = not gone or self._dock is None or not self._dock.stands(message.index, payload)
+        self._say(FRAME if whole else REST, framed(head, payload if whole else payload[gone:]))
+        if self._wire.going(FRAME, REST):
             self._wake.set()
 
     def _report(self, round: int = -1) -> None:
@@ -311,7 +329,8 @@ class Worker:
         """Keep parcels moving while the main thread computes, show that the rank runs, and end it when it should."""
         beat, last = None, 0.0
         while True:
-            busy = self._wire.going(FRAME) > 0
+            self._send_part()
+            busy = self._wire.going(FRAME, REST, PART) > 0
             if self._share is not None and time.monotonic() - last > self._beat and self._wire.left(beat):
                 beat, last = self._wire.send(0, BEAT, self._engine, b"", taken=True), time.monotonic()
             if (told := self._wire.told_to_end()) is not None:
@@ -323,6 +342,24 @@ class Worker:
                 self._hear()
             self._wake.wait(TEND if busy else HEAR if listens else LOOK)
             self._wake.clear()
+
+    def _know(self, message: int, upto: int) -> None:
+        """Called while the rest of a message is computed: the second thread sends what is known."""
+        with self._flowing:
+            self._flow.know(message, upto)
+        self._wake.set()
+
+    def _send_part(self) -> None:
+        """Some bytes of a message that is not whole yet. Few at a time: those of a round that is over would be in the way."""
+        with self._flowing:
+            part, dock = self._flow.next(), self._dock
+            if part is None or dock is None or self._wire.going(PART) >= IN_FLIGHT:
+                return
+            if self._cancelled >= part.round or self._newest != part.round:
+                self._flow.stop()
+                return
+            self._say(PART, framed(PART_HEAD.pack(part.round, part.message, part.at), dock.part(part)))
+            self._flow.sent(part)
 
     def _leave(self, told: str) -> None:
         """Say goodbye when asked to; then end this rank, in whichever thread: the other one does not get the wire any more."""

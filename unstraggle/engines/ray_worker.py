@@ -30,10 +30,13 @@ from . import wire
 from .commons import LONG, PLACE, machine
 from .depot import ROW
 from .dock import Dock
+from .parts import Flow, Part, rest_of
 from .shared import PROGRAM
 
 CONNECT = 30.0
 """Seconds for the connection to the master."""
+YIELD = 50e-6
+"""Seconds between two parts of a message, in which others that wait for the connection get it."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,15 @@ class Post:
 
 
 class Worker:
-    """One worker. A thread computes, and another listens to the master."""
+    """One worker. A thread computes, and another listens to the master. A third one sends what is known of a message while the
+    rest is computed."""
 
     def __init__(self, worker: int, post: Post) -> None:
         self._worker, self._post = worker, post
         self._news, self._sending = threading.Condition(), threading.Lock()
         self._share: Share | None = None
         self._shifts, self._kept = Shifts(), Kept()
+        self._flow, self._flowing = Flow(), threading.Condition()
         self._pending: Job | None = None
         self._newest = self._cancelled = self._current = -1
         self._ways: deque[float] = deque(maxlen=100)
@@ -84,6 +89,9 @@ class Worker:
         if share.stays and self._post.bytes >= LONG:
             problem.stay()  # type: ignore[attr-defined]
         self._share = self._dock.moor(share) if moored else share
+        self._dock.follow(self._share, self._know)
+        if self._dock.follows:
+            threading.Thread(target=self._send_parts, daemon=True).start()
         threading.Thread(target=self._listen, daemon=True).start()
         threading.Thread(target=self._serve, args=(self._share,), daemon=True).start()
         self._send(wire.READY, 0, -1, machine().encode()[: wire.MACHINE])
@@ -106,7 +114,13 @@ class Worker:
         self._current = job.round
         send = self._keep if job.pull else self._deliver
         begin = partial(self._begin, share, job.round) if self._dock.begins else None
+        if self._dock.follows:
+            self._dock.expect(job.program or share.program)
+            with self._flowing:
+                self._flow.begin(job.round, may=not job.pull and job.delays is None)
         self._try(job.round, lambda: run(share, job, send, self._stopped, self._wait, begin))
+        with self._flowing:
+            self._flow.stop()
 
     def _begin(self, share: Share, round: int, index: int) -> Any:
         return self._dock.begin(round, index, share.dtype)
@@ -138,7 +152,21 @@ class Worker:
             self._placed(self._current, message.index, 0)
             return
         head = frame.head(self._worker, message.index, self._current, len(payload), checksum, times)
-        self._send(wire.SENT, message.index, self._current, head, payload)
+        gone = self._gone(message.index, payload)
+        if not gone:
+            self._send(wire.SENT, message.index, self._current, head, payload)
+            return
+        for part in rest_of(self._current, message.index, gone, len(payload)):
+            self._send(wire.PART, part.message, part.round, self._dock.part(part), at=part.at)
+        self._send(wire.REST, message.index, self._current, head)
+
+    def _gone(self, index: int, payload: Any) -> int:
+        """How many bytes of a message that is whole now have gone ahead, with the part that is just going: the last."""
+        if not self._dock.follows:
+            return 0
+        with self._sending, self._flowing:
+            gone = self._flow.end(index)
+        return gone if self._dock.stands(index, payload) else 0
 
     def _deliver_sum(self, round: int, message: Outgoing, payload: Any, checksum: int, times: Times, ticket: int) -> None:
         if self._dock.shares:
@@ -169,6 +197,40 @@ class Worker:
 
     def _finished(self, round: int, task: int, epoch: int) -> None:
         self._send(wire.FINISHED, 0, round, words.done(round, task, epoch))
+
+    # The thread that sends parts
+
+    def _know(self, message: int, upto: int) -> None:
+        """Called while the rest of a message is computed: nobody waits for the connection here."""
+        with self._flowing:
+            self._flow.know(message, upto)
+            self._flowing.notify()
+
+    def _send_parts(self) -> None:
+        while True:
+            with self._flowing:
+                self._flowing.wait_for(self._flow.next)
+            self._send_part()
+            time.sleep(YIELD)
+
+    def _send_part(self) -> None:
+        with self._sending:
+            part = self._next_part()
+            if part is None:
+                return
+            data = self._dock.part(part).data
+            self._write(wire.head(wire.PART, part.message, part.round, len(data), part.at), data)
+            with self._flowing:
+                self._flow.sent(part)
+
+    def _next_part(self) -> Part | None:
+        """What may go; nothing where its round is over."""
+        with self._flowing:
+            part = self._flow.next()
+            if part is not None and self._over(part.round):
+                self._flow.stop()
+                return None
+            return part
 
     # The thread that listens
 
@@ -272,10 +334,10 @@ class Worker:
             finally:
                 self._sending.release()
 
-    def _send(self, kind: int, number: int = 0, round: int = -1, *body: Any) -> None:
+    def _send(self, kind: int, number: int = 0, round: int = -1, *body: Any, at: int = 0) -> None:
         parts = [memoryview(part) for part in body]
         with self._sending:
-            self._write(wire.head(kind, number, round, sum(map(len, parts))), *parts)
+            self._write(wire.head(kind, number, round, sum(map(len, parts)), at), *parts)
 
     def _write(self, *parts: bytes | memoryview) -> None:
         try:

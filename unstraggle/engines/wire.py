@@ -7,6 +7,7 @@
 | 8 | int64 | round; in a greeting, the process |
 | 16 | float64 | when it was sent, on the sender's monotonic clock |
 | 24 | uint64 | bytes of the body that follows |
+| 32 | uint64 | where in its payload a part of a message begins; else 0 |
 
 Everything is little-endian.
 """
@@ -24,11 +25,13 @@ import numpy as np
 
 from ..runtime.message import Bytes
 
-HEAD = struct.Struct("<IIqdQ")
+HEAD = struct.Struct("<IIqdQQ")
 HELLO, READY, ALIVE, SENT, HAVE, FAILED, FINISHED, ANNOUNCED, PLACED, LACKS = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+PART, REST = 18, 19
 """From a worker: here I am (token); I have my share (machine); a sign of life; a message (frame); parameters are here for my
 host (place); an error (traceback); a task is done (which); a message is here and can be asked for (which); a message stands in
-shared memory (which); there are no parameters where I was told."""
+shared memory (which); there are no parameters where I was told; some of a message (bytes of its payload); its end (a frame
+without what came before)."""
 PING, ORDER, CANCEL, TELL, OFFER, PARAMS, ORDER_AT = 11, 12, 13, 14, 15, 16, 17
 """From the master: show a sign of life; compute (step, origin, delays, parameters, context, program); a round is over; a word
 (see `runtime.words`); memory for messages (see `depot`); parameters for your host; compute, with their place instead."""
@@ -58,11 +61,12 @@ class Head(NamedTuple):
     round: int
     moment: float
     size: int
+    at: int = 0
 
 
-def head(kind: int, number: int = 0, round: int = -1, size: int = 0) -> bytes:
+def head(kind: int, number: int = 0, round: int = -1, size: int = 0, at: int = 0) -> bytes:
     """The start of a record that is sent now."""
-    return HEAD.pack(kind, number, round, time.monotonic(), size)
+    return HEAD.pack(kind, number, round, time.monotonic(), size, at)
 
 
 def tune(sock: socket.socket) -> None:

@@ -15,7 +15,7 @@ class Problem(Protocol):
 
     The same arguments give the same numbers on whichever worker: randomness (batches, dropout) is seeded by step and part.
     Four members are all that a problem needs. What else it may do saves memory or time: `Restricts`, `Shares`, `Accumulates`,
-    `Joins`, `Overwrites`, `Stays`, `Prepares`, `Travels`, `Moors`, `Listens`, `Stops`, `ComputesAll`, `Encodes` and
+    `Joins`, `Overwrites`, `Stays`, `Prepares`, `Travels`, `Moors`, `Shows`, `Listens`, `Stops`, `ComputesAll`, `Encodes` and
     `HasLoss`, recognised by methods.
     """
 
@@ -135,6 +135,20 @@ class Moors(Protocol):
     def moor(self, rooms: Mapping[int, NDArray[Any]]) -> Any:
         """Asked once, on a worker, with bytes of the host for each message: an object as `torch.berths` has it. Its
         begin(message) gives zeros on the device, and deliver(message, numbers) ends when the numbers stand in their room."""
+        ...
+
+
+@runtime_checkable
+class Shows(Protocol):
+    """A problem that says how much of a message is known while it computes the rest, so that this can go on the wire."""
+
+    def show(self, rooms: Mapping[int, NDArray[Any]], say: Callable[[int, int], None], times: int) -> Any:
+        """Asked once, on a worker whose messages are long plain gradients and go over a network; after `moor`, where that is
+        asked, too. rooms: bytes of the host for each message. say(message, upto): its numbers stand in their room up to there;
+        0: none do, any more. times: how often, at most.
+
+        Gives an object whose begin(message) gives zeros, in the room or on a device, and whose passes[message] counts the
+        passes that have begun to add to it since then."""
         ...
 
 

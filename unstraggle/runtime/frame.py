@@ -137,6 +137,24 @@ def read(frame: Any, time: float) -> Message:
     return Message(worker, index, round, time, frame[start : start + size], total, between.unpack_from(frame, HEAD), ticket)
 
 
+def read_rest(frame: Any, time: float) -> tuple[Message, int]:
+    """The message of a frame without the beginning of its payload, which came before; and where in it what is here begins.
+
+    >>> whole = np.arange(4, dtype=np.uint8)
+    >>> found, at = read_rest(np.frombuffer(head(0, 5, 1, 4, 0, []) + bytes(whole[3:]), np.uint8), 0.5)
+    >>> found.index, found.payload, at
+    (5, array([3], dtype=uint8), 3)
+    """
+    if len(frame) < HEAD:
+        raise Invalid(f"A frame has at least {HEAD} bytes, but got {len(frame)}. It was cut off.")
+    begins, tasks, worker, index, round, size, total, ticket = HEADER.unpack_from(frame)
+    start = HEAD + _times(tasks).size
+    if begins != START or not start <= len(frame) <= start + size:
+        raise _broken(begins, size, start + size, len(frame))
+    times = _times(tasks).unpack_from(frame, HEAD)
+    return Message(worker, index, round, time, frame[start:], total, times, ticket), size - (len(frame) - start)
+
+
 def read_slot(place: Any, room: Bytes, time: float) -> Message:
     """The message of a slot in memory that processes share, which needs no checksum: it damages nothing.
 

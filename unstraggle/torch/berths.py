@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -48,7 +49,8 @@ class Lane:
 class Berths:
     """A place on the device where each message is added up, and a room in memory of the host to which it goes.
 
-    rooms: for all numbers of a message. say: hears how much of a message has left, where somebody wants to know.
+    rooms: for all numbers of a message. say: hears how much of a message has left, where somebody wants to know. passes: how
+    many have begun to add to each message.
     """
 
     def __init__(self, device: torch.device, dim: int, kind: torch.dtype, rooms: Mapping[int, NDArray[Any]]) -> None:
@@ -60,6 +62,7 @@ class Berths:
         self._gone: dict[int, int] = {}
         self._leaving: deque[tuple[int, int, Any]] = deque()
         self.say: Say = lambda index, upto: None
+        self.passes: dict[int, int] = {}
 
     def begin(self, index: int) -> Tensor:
         """Zeros where a message is added up."""
@@ -67,7 +70,7 @@ class Berths:
             self._sums[index] = torch.empty(self._dim, dtype=self._type, device=self._device)
         self._lane.precede()  # of a task that was left, something may still be leaving, of which nobody should hear now
         self._leaving.clear()
-        self._gone[index] = 0
+        self._gone[index] = self.passes[index] = 0
         return self._sums[index].zero_()
 
     def leave(self, total: Tensor, upto: int) -> None:
@@ -75,6 +78,7 @@ class Berths:
         index = next((m for m, one in self._sums.items() if one.data_ptr() == total.data_ptr()), None)
         if index is None:
             return
+        self.passes[index] = self.passes.get(index, 0) + (upto == 0)
         gone = self._gone.get(index, 0)
         if upto > gone:
             where = slice(gone, upto)
@@ -93,3 +97,25 @@ class Berths:
         self._lane.copy(self.rooms[index][gone:], given[gone:])
         self._lane.wait()
         self._leaving.clear()
+
+
+class Rooms:
+    """The same without a device: a message is added up in its room, and need not leave for it."""
+
+    def __init__(self, rooms: Mapping[int, NDArray[Any]], dtype: np.dtype[Any]) -> None:
+        self._rooms = {m: room.view(dtype) for m, room in rooms.items()}
+        self.say: Say = lambda index, upto: None
+        self.passes: dict[int, int] = {}
+
+    def begin(self, index: int) -> NDArray[Any]:
+        """Zeros where a message is added up."""
+        self.passes[index] = 0
+        self._rooms[index].fill(0)
+        return self._rooms[index]
+
+    def leave(self, total: Tensor, upto: int) -> None:
+        """The numbers of a message are known up to a place. 0: none are, any more."""
+        index = next((m for m, room in self._rooms.items() if room.ctypes.data == total.data_ptr()), None)
+        if index is not None:
+            self.passes[index] = self.passes.get(index, 0) + (upto == 0)
+            self.say(index, upto)

@@ -396,7 +396,7 @@ class Coded:
 
     def _fill(self, estimate: Estimate, step: int) -> None:
         """Gradients that were none become views of the decoded vector."""
-        first = torch.as_tensor(estimate.gradient)
+        first = self._outgoing.back(torch.as_tensor(estimate.gradient))
         self._filling.fill(first, self._cut)
         if len(estimate.tracks) > 1:
             self._second = dict(self._cut(torch.as_tensor(estimate.second)))

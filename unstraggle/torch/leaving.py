@@ -21,21 +21,18 @@ class Leaving:
     leave once more.
 
     params: in the order of the message; ends: where each ends there. stops: how many times something leaves before the end.
+    apart: whether gradients must stay apart from the message until then.
     """
+
+    apart = True
 
     def __init__(self, params: Sequence[Tensor], ends: Sequence[int], leave: Leave, stops: int) -> None:
         self._params, self._ends, self._leave = list(params), list(ends), leave
         self._total: Tensor | None = None
         self._views: list[Tensor] = []
         self._next = 0
-        for place in self._places(stops):
+        for place in places(self._ends, stops):
             self._params[place].register_post_accumulate_grad_hook(partial(self._reached, place))  # type: ignore[no-untyped-call]
-
-    def _places(self, stops: int) -> list[int]:
-        """The last parameters before the message is done by 1, 2, ... parts of equal length."""
-        limits = [self._ends[-1] * number // (stops + 1) for number in range(1, stops + 1)]
-        places = (sum(end <= limit for end in self._ends) - 1 for limit in limits)
-        return sorted({place for place in places if place >= 0})
 
     def begin(self, total: Tensor | None, views: list[Tensor]) -> None:
         """A backward pass begins, the only one of a message. None: not the only one, and all is added at its end."""
@@ -59,3 +56,55 @@ class Leaving:
             p.grad = None
         self._next = place + 1
         self._leave(self._total, self._ends[place])
+
+
+class Following:
+    """The same where the backward pass adds gradients to the message itself, as on a CPU: it says how far this is done.
+
+    Where the pass comes back to a parameter, nothing is said any more, and what was does not hold.
+    """
+
+    apart = False
+
+    def __init__(self, params: Sequence[Tensor], ends: Sequence[int], leave: Leave, stops: int) -> None:
+        self._ends, self._leave, self._stops = list(ends), leave, places(ends, stops)
+        self._total: Tensor | None = None
+        self._done: set[int] = set()
+        self._next = 0
+        for place, p in enumerate(params[: self._stops[-1] + 1 if self._stops else 0]):
+            p.register_post_accumulate_grad_hook(partial(self._reached, place))  # type: ignore[no-untyped-call]
+
+    def begin(self, total: Tensor | None, views: list[Tensor]) -> None:
+        """A backward pass begins, the only one of a message. None: not the only one."""
+        self._total, self._done, self._next = total, set(), 0
+        if total is not None:
+            self._leave(total, 0)
+
+    def end(self, found: Sequence[int]) -> None:
+        """The pass is over."""
+        self._total = None
+
+    def _reached(self, place: int, *_: Any) -> None:
+        if self._total is None:
+            return
+        if place in self._done:
+            self._leave(self._total, 0)
+            self._total = None
+            return
+        self._done.add(place)
+        before = self._next
+        while self._next in self._done:
+            self._next += 1
+        if any(before <= stop < self._next for stop in self._stops):
+            self._leave(self._total, self._ends[self._next - 1])
+
+
+def places(ends: Sequence[int], stops: int) -> list[int]:
+    """The last parameters before a message is done by 1, 2, ... parts of equal length.
+
+    >>> places([3, 4, 10, 12], 3)
+    [0, 1]
+    """
+    limits = [ends[-1] * number // (stops + 1) for number in range(1, stops + 1)]
+    found = (sum(end <= limit for end in ends) - 1 for limit in limits)
+    return sorted({place for place in found if place >= 0})

@@ -1,4 +1,4 @@
-"""Outgoing: parameters into the memory from which workers read them."""
+"""Outgoing: parameters into the memory from which workers read them, and back to where they are from."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..runtime.sums import copied, finite
+from .ferry import Ferry, away
 from .layout import Layout
 
 Vectors = list[tuple[NDArray[Any], NDArray[Any]]]
@@ -21,17 +22,22 @@ class Outgoing:
     """Writes tensors into flat vectors, and sees in the same pass whether all numbers are finite.
 
     Not by torch where it can be helped: its threads sleep by then, and to wake them takes longer than to copy a million
-    numbers. What is needed for that is prepared once for each vector, and again when a tensor lies elsewhere.
+    numbers. What is needed for that is prepared once for each vector, and again when a tensor lies elsewhere. Tensors of a
+    device go to the host in one pass.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._pieces: dict[int, list[Tensor]] = {}
         self._vectors: dict[int, tuple[list[Any], Vectors]] = {}
+        self._ferry: Ferry | None = None
 
     @torch.no_grad()
     def write(self, flat: Any, tensors: Sequence[Tensor]) -> bool | Callable[[], bool] | None:
         """Whether all are finite; or who looks, where they are on a device and nobody should wait; None: nobody has looked."""
+        self._ferry = self._to(away(tensors)) if isinstance(flat, np.ndarray) else None
+        if self._ferry is not None:
+            return partial(finite, self._ferry.down(tensors, flat))
         at = flat.ctypes.data if isinstance(flat, np.ndarray) else flat.data_ptr()
         if at not in self._pieces:
             self._pieces[at] = self._layout.cut(torch.as_tensor(flat), tensors)
@@ -40,6 +46,16 @@ class Outgoing:
             return copied(vectors)
         torch._foreach_copy_(self._pieces[at], list(tensors))
         return None if isinstance(flat, np.ndarray) else partial(finite, flat)
+
+    def back(self, flat: Tensor) -> Tensor:
+        """A flat vector of the host, on the device from which the last parameters came in one pass; else as it is."""
+        return flat if self._ferry is None else self._ferry.up(flat)
+
+    def _to(self, device: torch.device | None) -> Ferry | None:
+        if device is None:
+            return None
+        same = self._ferry is not None and self._ferry.device == device
+        return self._ferry if same else Ferry(self._layout, device)
 
     def _alike(self, at: int, tensors: Sequence[Tensor]) -> Vectors:
         """Pieces and tensors as vectors; none where some lie in memory otherwise than their pieces."""

@@ -50,6 +50,7 @@ class TorchProblem:
         self.data, self.layout, self.batches, self.how, self.worker = data, layout, batches, how, worker
         self.context: dict[str, Any] = {}
         self._over: Any = None
+        self._berths: Any = None
         self._defaults: tuple[torch.dtype, str] | None = None  # of the master, where this was sent to another process
 
     @property
@@ -109,8 +110,21 @@ class TorchProblem:
 
         berths = Berths(self.replica.found(), self.dim, torch_type(self.dtype), rooms)
         self.replica.leave = berths.leave, len(pieces(self.dim, self.dtype.itemsize)) - 1
-        self.replica.staged = True
+        self.replica.staged, self._berths = True, berths
         return berths
+
+    def show(self, rooms: Mapping[int, NDArray[Any]], say: Callable[[int, int], None], times: int) -> Any:
+        """On a worker: say how much of a message stands in its room before all of it does; so many times, at most."""
+        from .berths import Rooms
+
+        if self._berths is None:
+            found = Rooms(rooms, self.dtype)
+            self.replica.follow = found.leave, times
+        else:
+            found = self._berths
+            self.replica.leave = found.leave, times
+        found.say = say
+        return found
 
     def aside(self) -> contextlib.AbstractContextManager[None]:
         """Work on the device that does not wait for what another thread has asked of it, and is done at the end."""
@@ -326,7 +340,8 @@ class TorchProblem:
     def __getstate__(self) -> dict[str, Any]:
         names = ("replica", "data", "layout", "batches", "how", "worker")
         defaults = torch.get_default_dtype(), torch.get_float32_matmul_precision()
-        return {**{name: getattr(self, name) for name in names}, "context": {}, "_over": None, "_defaults": defaults}
+        own: dict[str, Any] = {"context": {}, "_over": None, "_berths": None, "_defaults": defaults}
+        return {**{name: getattr(self, name) for name in names}, **own}
 
 
 def _added(total: Any, values: NDArray[Any]) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..errors import Invalid
 from .buffers import COUNTER, Kept, kept_buffers
 from .layout import Layout
-from .leaving import Leave, Leaving
+from .leaving import Following, Leave, Leaving
 from .outcome import Outcome
 from .staging import Staging
 from .watch import put
@@ -33,6 +33,8 @@ class Replica:
 
     master: it belongs to the master, which may do without the workers' accelerators. stays: parameters of an order may be used
     where they stand. leave: how the beginning of a message leaves the device before the end, and how many times; see `Leaving`.
+    follow: who hears how much of a message is known before the end, where it is added up in its place, and how many times; see
+    `Following`.
     staged: parameters of the host go to the device through pinned memory.
     """
 
@@ -41,6 +43,7 @@ class Replica:
         self._wanted, self._master = device, master
         self.stays = self.opened = self.staged = False
         self.leave: tuple[Leave, int] | None = None
+        self.follow: tuple[Leave, int] | None = None
         self._side: Any = None
         self._staging: Staging | None = None
         self._landing: Tensor | None = None
@@ -67,12 +70,17 @@ class Replica:
         self._places: dict[int, list[Tensor]] = {}
         self._viewed = self._before = 0
         self.apart = self.device.type != "cpu"
-        ends = [self.layout.places[name].stop for name in self.params]
-        self._leaving = None if self.leave is None else Leaving(list(self.params.values()), ends, *self.leave)
         self._large = set() if self.apart else {p for p in self.params.values() if p.numel() >= LARGE}
         for p in self._large:
             p.register_post_accumulate_grad_hook(self._write)  # type: ignore[no-untyped-call]
+        self._leaving = self._left()  # after that: what is written is known
         self.opened = True
+
+    def _left(self) -> Leaving | Following | None:
+        params, ends = list(self.params.values()), [self.layout.places[name].stop for name in self.params]
+        if self.leave is not None:
+            return Leaving(params, ends, *self.leave)
+        return None if self.follow is None else Following(params, ends, *self.follow)
 
     def found(self) -> torch.device:
         """The device, which must be there."""
@@ -220,7 +228,7 @@ class Replica:
         if over:
             self._write_over(views)
         if self._leaving is not None:
-            self._leaving.begin(flat if self.apart and alone else None, views)
+            self._leaving.begin(flat if alone and self.apart is self._leaving.apart else None, views)
         return views
 
     def _write_over(self, views: list[Tensor]) -> None:
@@ -244,12 +252,11 @@ class Replica:
         for view in self._unwritten.values():  # of parameters that no loss has reached
             view.zero_()
         self._unwritten = {}
-        if self.apart:
-            found = {place: p.grad for place, p in enumerate(self.params.values()) if p.grad is not None}
-            if self._leaving is not None:
-                self._leaving.end(list(found))
-            if found:
-                torch._foreach_add_([views[place] for place in found], list(found.values()))
+        found = {place: p.grad for place, p in enumerate(self.params.values()) if p.grad is not None} if self.apart else {}
+        if self._leaving is not None:
+            self._leaving.end(list(found))
+        if found:
+            torch._foreach_add_([views[place] for place in found], list(found.values()))
         self._let_go()
 
     def _let_go(self) -> None:
