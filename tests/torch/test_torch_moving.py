@@ -76,18 +76,19 @@ def test_what_the_loop_changes_reaches_the_workers(change):
 
 @pytest.mark.parametrize("way", ["auto", "ipc"])
 def test_it_reaches_processes_too(way):
-    """Where a device would wait, the model is looked at while workers compute: they begin anew when something has moved."""
+    """The model is looked at while workers compute: they begin anew when something has moved."""
     expected, model = losses(Distilled(), follow), Distilled()
     with coded(model, engine="local", scheme="fractional_repetition(2, s=1)", engine_options={"way": way}) as run:
         np.testing.assert_allclose(losses(model, follow, run), expected, rtol=1e-5)
 
 
-def test_what_changes_after_quiet_steps_reaches_workers_of_a_device_in_the_same_step():
+@pytest.mark.parametrize("way", ["auto", "ipc"])
+def test_what_changes_after_quiet_steps_reaches_workers_in_the_same_step(way):
     model, data = nn.Sequential(nn.Linear(6, 3)), table()
     model.register_buffer("shift", torch.zeros(3))
     model.register_forward_hook(shifted)
     twin, rounds, steps = copy.deepcopy(model), [], 7
-    with coded(model, nn.functional.cross_entropy, data, engine="local", engine_options={"way": "ipc"}) as run:
+    with coded(model, nn.functional.cross_entropy, data, engine="local", engine_options={"way": way}) as run:
         for step in range(steps):
             for one in (model, twin):
                 change(one, step)

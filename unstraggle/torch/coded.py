@@ -216,7 +216,7 @@ class Coded:
         self._factor, self._sums = 1.0, np.zeros(0)
         self._filling = Filling()
         self._finite: Finite = None
-        self._quiet = self._away = False
+        self._quiet = False
         self._second: dict[Tensor, Tensor] = {}
         self.take(self.code)
 
@@ -245,7 +245,7 @@ class Coded:
         if step < 0:
             raise Invalid("again=True takes the batch of the step before, but there was none.")
         try:
-            estimate, samples = self._gradient(step, delays, late=self._quiet and self._away)
+            estimate, samples = self._gradient(step, delays, late=self._quiet and not self._sampled)
         except Changed:
             estimate, samples = self._gradient(step, delays)
         value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
@@ -272,6 +272,11 @@ class Coded:
         except BaseException:
             self._filling.withdraw()
             raise
+
+    @property
+    def _sampled(self) -> bool:
+        """Whether the clock is sampled, so that nobody waits, and rounds that begin anew would be drawn anew."""
+        return bool(getattr(self.master.engine, "sampled", False))
 
     @property
     def epoch(self) -> int:
@@ -329,7 +334,6 @@ class Coded:
         if not late:
             self._require_names()
         flat, every = self.master.room(), self._tree.tensors()
-        self._away = isinstance(flat, Tensor)
         self._finite = self._outgoing.write(flat, [every[name] for name in self.layout.places])
         return flat
 

@@ -9,6 +9,8 @@ from typing import Any
 from ..runtime.estimate import Estimate
 from ..runtime.step import Step, record
 
+SAME = tuple(each.name for each in fields(Step))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Info(Step):
@@ -31,5 +33,5 @@ class Info(Step):
 
 def info_of(estimate: Estimate, epoch: int, samples: int, loss: float | None, metrics: Mapping[str, float]) -> Info:
     """The record of a step from the estimate of its round."""
-    same = {each.name: getattr(estimate, each.name) for each in fields(Step)}
+    same = {name: getattr(estimate, name) for name in SAME}
     return Info(**same, epoch=epoch, samples=samples, loss=loss, metrics=metrics)
