@@ -15,6 +15,8 @@ import unstraggle as us
 from unstraggle import Invalid
 from unstraggle.latency import ShiftedExponential
 from unstraggle.torch.ahead import Ahead
+from unstraggle.torch.batches import KEPT, Dealt
+from unstraggle.torch.reading import Reading
 
 from ..engines.scenarios import until
 from ..torch_models import Noisy, mlp, table
@@ -163,6 +165,8 @@ import time
 import numpy as np
 import torch
 from unstraggle.torch.ahead import Ahead
+from unstraggle.torch.batches import KEPT, Dealt
+from unstraggle.torch.reading import Reading
 
 torch.set_num_threads(1)
 big, begun = torch.randn(600, 600), []
@@ -185,3 +189,40 @@ while not begun:
 def test_a_process_that_ends_while_samples_are_read_ends_well():
     done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_tensors_are_read_ahead_when_the_device_has_been_asked_for_everything(monkeypatch):
+    """Items at once, for they may take as long as the pass; see `Reading.ask_ahead`."""
+    monkeypatch.setattr(Reading, "_worth", lambda reading: True)
+    for dataset, at_once in ((table(24), False), (Slow(), True)):
+        run, problem = worker_of(dataset)
+        asked, reading = [], Reading(problem.data, problem.batches, 0, torch.device("cpu"), ahead=True)
+        monkeypatch.setattr(reading.ahead, "ask", lambda key, places, asked=asked: asked.append((key, places.tolist())))
+        monkeypatch.setattr(reading, "_taken", lambda key, places, ahead: None)
+        reading.read(0, 0)
+        assert bool(asked) is at_once
+        reading.ask_ahead()
+        assert asked == [((1, 0, 0), rows(run, 1))]
+        reading.ask_ahead()
+        assert len(asked) == 1
+
+
+def test_a_pass_asks_for_the_next_samples_before_it_waits_for_the_device(monkeypatch):
+    run, problem = worker_of(table(24))
+    problem._open()
+    seen = []
+    monkeypatch.setattr(problem._reading, "ask_ahead", lambda: seen.append("ask"))
+    monkeypatch.setattr(problem._passes, "look_at_losses", lambda: seen.append("wait"))
+    problem.accumulate(np.array(run._params()), 0, slice(None), 0, 1.0, None)
+    assert seen == ["ask", "wait"]
+
+
+def test_batches_are_dealt_once_a_step_and_anew_for_other_partitions():
+    batches = Dealt(10, np.full(2, 0.5), batch=4, seed=0)
+    first = batches.rows(0, 1)
+    assert batches.rows(0, 1) is first
+    batches.deal_to(np.full(4, 0.25))
+    assert len(batches.rows(0, 1)) == 1
+    for step in range(200):
+        batches.rows(step, 0)
+    assert len(batches._dealt) <= KEPT

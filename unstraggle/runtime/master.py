@@ -179,12 +179,15 @@ class Master:
         self, order: Order, scaling: Scaling | None, meanwhile: Callable[[], None], interrupts: Interrupts
     ) -> Estimate:
         number, changed, pull, code = order.round, order.code, order.pull, order.code or self.code
+        outside = self._outside()
         try:
-            outside = self._start(order, self._gather(code))
+            self._gather(code).clear()
+            self.engine.start(order)  # first of all: the rest is done while workers compute
             round = Round(code, self.stop, number, self._terms())
             current = Current(self.engine, self._gather(code), round, order, self._log, outside)
             self._run(current, meanwhile, interrupts)
         except BaseException:
+            self._left = None if self._sampled else -outside  # the next round counts its time, too
             self.engine.cancel(number, tuple(range(self.code.n)))
             raise
         estimate = self._seen = current.estimate(scaling)
@@ -194,13 +197,10 @@ class Master:
         self._recorder.add(estimate, current.taken, code)
         return estimate
 
-    def _start(self, order: Order, gather: Gather) -> float:
-        """Give workers their order before anything else is done for the round. Gives how long the time between rounds was."""
-        gather.clear()
+    def _outside(self) -> float:
+        """Seconds since the last gradient was given."""
         left, self._left = self._left, None
-        outside = 0.0 if left is None else max(0.0, self.engine.clock() - left)
-        self.engine.start(order)
-        return outside
+        return 0.0 if left is None else max(0.0, self.engine.clock() - left)
 
     def _run(self, current: Current, meanwhile: Callable[[], None], interrupts: Interrupts) -> None:
         try:
