@@ -1,9 +1,10 @@
 """What a gradient's way costs on a CPU: passes over memory, counted, and time beyond computing, beside DDP on the same batches.
 
 Two workers, perceptrons of 1, 10 and 50 million parameters. beyond: backward() less the tasks of the message that ended the
-round, in copies of the gradient: one that is repeated, so that up to 10 million parameters it stays in the cache. cold: in
-copies of vectors that were not touched for long. floor: the same of three bare processes, see way_floor. Ratios are of one run,
-by turns. On a GPU: python -m benchmarks.way_gpu.
+round, in copies of the gradient: one after each step, of a vector that was last touched after the step before, as parameters
+and gradients are. repeated: in copies that follow each other, so that up to 10 million parameters they stay in the cache. cold:
+in copies of vectors that were not touched for long. floor: the same of three bare processes, see way_floor. Ratios are of one
+run, by turns. On a GPU: python -m benchmarks.way_gpu.
 """
 
 import os
@@ -27,7 +28,7 @@ from .way_floor import floor
 from .way_models import perceptron, points
 
 WIDTHS = {"1 M": 960, "10 M": 3120, "50 M": 7030}
-BATCH, WARM, STEPS = 64, 3, 12
+BATCH, WARM, STEPS = 64, 5, 20
 COLD = 1 << 28
 
 
@@ -39,22 +40,23 @@ def passes() -> dict[str, dict[str, int]]:
     return found
 
 
-def median_step(step: Callable[[], Any]) -> float:
-    for _ in range(WARM):
-        step()
+def median_step(step: Callable[[], Any], then: Callable[[], Any] = lambda: None) -> float:
+    """Seconds of a step. then: what is done after each, and does not count."""
     seconds = []
-    for _ in range(STEPS):
+    for _ in range(WARM + STEPS):
         began = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds)
+        then()
+    return statistics.median(seconds[WARM:])
 
 
-def coded(width: int) -> tuple[float, float, float]:
-    """Seconds of a step with two workers, of `backward()` beyond computing, and of computing."""
+def coded(width: int) -> tuple[float, float, float, float]:
+    """Seconds of a step with two workers, of `backward()` beyond computing, of computing, and of a copy between two steps."""
     torch.manual_seed(0)
     model = perceptron(width)
-    optimizer, beyond, computing = torch.optim.SGD(model.parameters(), lr=1e-3), [], []
+    optimizer, beyond, computing, copies = torch.optim.SGD(model.parameters(), lr=1e-3), [], [], []
+    source, target = (np.ones(sum(p.numel() for p in model.parameters()), np.float32) for _ in range(2))
     with Coded(model, nn.CrossEntropyLoss(), points(), scheme="none", workers=2, batch_size=BATCH, check=False) as run:
 
         def step() -> None:
@@ -65,7 +67,13 @@ def coded(width: int) -> tuple[float, float, float]:
             computing.append(info.split.compute)
             optimizer.step()
 
-        return median_step(step), statistics.median(beyond[WARM:]), statistics.median(computing[WARM:])
+        def then() -> None:
+            began = time.perf_counter()
+            np.copyto(target, source)
+            copies.append(time.perf_counter() - began)
+
+        seconds = median_step(step, then)
+        return seconds, *(statistics.median(some[WARM:]) for some in (beyond, computing, copies))
 
 
 def ddp(width: int) -> float:
@@ -112,9 +120,9 @@ def compared(name: str, width: int) -> dict[str, Any]:
     """A row of the table."""
     size = sum(p.numel() for p in perceptron(width).parameters())
     source, target = np.ones(size, np.float32), np.zeros(size, np.float32)
-    seconds, beyond, computing = coded(width)
+    seconds, beyond, computing, copy = coded(width)
     theirs, least = ddp(width), floor(size, computing)
-    copy, cold = best_of(lambda: np.copyto(target, source), 9), cold_copy(size)
+    repeated, cold = best_of(lambda: np.copyto(target, source), 9), cold_copy(size)
     row = {
         "model": name,
         "parameters": size,
@@ -125,6 +133,8 @@ def compared(name: str, width: int) -> dict[str, Any]:
         "beyond_in_copies": round(beyond / copy, 1),
         "floor_in_copies": round(least / copy, 1),
         "beyond_over_floor": round(beyond / least, 2),
+        "beyond_in_repeated_copies": round(beyond / repeated, 1),
+        "floor_in_repeated_copies": round(least / repeated, 1),
         "beyond_in_cold_copies": round(beyond / cold, 1),
     }
     print(row, flush=True)
