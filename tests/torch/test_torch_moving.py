@@ -201,3 +201,14 @@ def test_bytes_of_a_context():
     assert found["empty"].shape == (0, 4) and found["n"].tolist() == [0, 1, 2]
     assert torch.equal(found["t"], values["t"]) and found["t"].dtype == torch.bfloat16
     assert unpack(b"") == {}
+
+
+def test_what_becomes_trainable_after_quiet_steps_is_refused():
+    model = nn.Sequential(nn.Linear(6, 3))
+    model[0].bias.requires_grad_(False)
+    with coded(model, nn.functional.cross_entropy, engine="local", scheme="uncoded(2)") as run:
+        for _ in range(2):
+            run.backward()
+        model[0].bias.requires_grad_(True)
+        with pytest.raises(Invalid, match="trainable parameters have changed"):
+            run.backward()
