@@ -13,7 +13,8 @@ from ..scheme.code import Code
 from ..scheme.decoders import is_exact
 
 OFTEN, SELDOM = 8, 2
-"""Looks in each pass on a device. Eight in both passes of a small transformer took two per cent of a step."""
+"""Looks in each pass on a device. Eight in both passes of a small transformer took about two per cent of a step, in one run on
+an H200: little more than its noise."""
 _known: weakref.WeakKeyDictionary[nn.Module, Stopping] = weakref.WeakKeyDictionary()
 
 
