@@ -1,10 +1,11 @@
 """What a gradient's way costs on a CPU: passes over memory, counted, and time beyond computing, beside DDP on the same batches.
 
-Two workers, perceptrons of 1, 10 and 50 million parameters. beyond: backward() less the tasks of the message that ended the
-round, in copies of the gradient: one after each step, of a vector that was last touched after the step before, as parameters
-and gradients are. repeated: in copies that follow each other, so that up to 10 million parameters they stay in the cache. cold:
-in copies of vectors that were not touched for long. floor: the same of three bare processes, see way_floor. Ratios are of one
-run, by turns. On a GPU: python -m benchmarks.way_gpu.
+Two workers, perceptrons of 1, 10 and 50 million parameters; shared: whether the model lives in the memory from which workers
+read (`Coded(shared=True)`). beyond: backward() less the tasks of the message that ended the round, in copies of the gradient:
+one after each step, of a vector that was last touched after the step before, as parameters and gradients are. repeated: in
+copies that follow each other, so that up to 10 million parameters they stay in the cache. cold: in copies of vectors that were
+not touched for long. floor: the same of three bare processes, see way_floor. Each number is the median of runs of its own, by
+turns; in each, of its steps. least and most: of the runs. On a GPU: python -m benchmarks.way_gpu.
 """
 
 import os
@@ -12,7 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,22 +29,29 @@ from .way_floor import floor
 from .way_models import perceptron, points
 
 WIDTHS = {"1 M": 960, "10 M": 3120, "50 M": 7030}
+RUNS = {"1 M": 7, "10 M": 3, "50 M": 3}
 BATCH, WARM, STEPS = 64, 5, 20
+SMALL, OFTEN = 2000, 150
+"""Width of a model whose steps vary more, and how many are taken of it."""
 COLD = 1 << 28
 
 
 def passes() -> dict[str, dict[str, int]]:
     """Passes over vectors of the gradient's size in a step, by what makes them."""
-    found = {"master": dict(way_count.of_master()), "worker, beyond the backward pass": dict(way_count.of_worker())}
+    found = {
+        "master": dict(way_count.of_master()),
+        "master, shared": dict(way_count.of_master(shared=True)),
+        "worker, beyond the backward pass": dict(way_count.of_worker()),
+    }
     for where, seen in found.items():
         print(f"{where}: {sum(seen.values())} passes ({', '.join(seen)})", flush=True)
     return found
 
 
-def median_step(step: Callable[[], Any], then: Callable[[], Any] = lambda: None) -> float:
+def median_step(width: int, step: Callable[[], Any], then: Callable[[], Any] = lambda: None) -> float:
     """Seconds of a step. then: what is done after each, and does not count."""
     seconds = []
-    for _ in range(WARM + STEPS):
+    for _ in range(WARM + (OFTEN if width < SMALL else STEPS)):
         began = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - began)
@@ -51,13 +59,14 @@ def median_step(step: Callable[[], Any], then: Callable[[], Any] = lambda: None)
     return statistics.median(seconds[WARM:])
 
 
-def coded(width: int) -> tuple[float, float, float, float]:
+def coded(width: int, shared: bool = False) -> tuple[float, float, float, float]:
     """Seconds of a step with two workers, of `backward()` beyond computing, of computing, and of a copy between two steps."""
     torch.manual_seed(0)
     model = perceptron(width)
     optimizer, beyond, computing, copies = torch.optim.SGD(model.parameters(), lr=1e-3), [], [], []
     source, target = (np.ones(sum(p.numel() for p in model.parameters()), np.float32) for _ in range(2))
-    with Coded(model, nn.CrossEntropyLoss(), points(), scheme="none", workers=2, batch_size=BATCH, check=False) as run:
+    options: dict[str, Any] = {"scheme": "none", "workers": 2, "batch_size": BATCH, "check": False, "shared": shared}
+    with Coded(model, nn.CrossEntropyLoss(), points(), **options) as run:
 
         def step() -> None:
             optimizer.zero_grad()
@@ -72,7 +81,7 @@ def coded(width: int) -> tuple[float, float, float, float]:
             np.copyto(target, source)
             copies.append(time.perf_counter() - began)
 
-        seconds = median_step(step, then)
+        seconds = median_step(width, step, then)
         return seconds, *(statistics.median(some[WARM:]) for some in (beyond, computing, copies))
 
 
@@ -98,7 +107,7 @@ def _rank(rank: int, width: int, meet: str, out: str) -> None:
         loss_fn(model(inputs[mine]), targets[mine]).backward()
         optimizer.step()
 
-    seconds = median_step(step)
+    seconds = median_step(width, step)
     if rank == 0:
         with open(out, "w") as file:
             file.write(repr(seconds))
@@ -116,34 +125,64 @@ def cold_copy(size: int) -> float:
     return statistics.median(seconds)
 
 
-def compared(name: str, width: int) -> dict[str, Any]:
-    """A row of the table."""
+class Run(NamedTuple):
+    """Seconds: of a step, of `backward()` beyond computing, of computing, of a copy between two steps; of a step of DDP, of
+    the floor, and of a repeated and a cold copy."""
+
+    step: float
+    beyond: float
+    computing: float
+    copy: float
+    ddp: float
+    floor: float
+    repeated: float
+    cold: float
+
+
+def compared(name: str, width: int) -> list[dict[str, Any]]:
+    """Rows of the table: the model apart, and in shared memory."""
     size = sum(p.numel() for p in perceptron(width).parameters())
     source, target = np.ones(size, np.float32), np.zeros(size, np.float32)
-    seconds, beyond, computing, copy = coded(width)
-    theirs, least = ddp(width), floor(size, computing)
-    repeated, cold = best_of(lambda: np.copyto(target, source), 9), cold_copy(size)
-    row = {
-        "model": name,
-        "parameters": size,
-        "coded_ms": round(1e3 * seconds, 2),
-        "ddp_ms": round(1e3 * theirs, 2),
-        "coded_over_ddp": round(seconds / theirs, 3),
-        "beyond_ms": round(1e3 * beyond, 3),
-        "beyond_in_copies": round(beyond / copy, 1),
-        "floor_in_copies": round(least / copy, 1),
-        "beyond_over_floor": round(beyond / least, 2),
-        "beyond_in_repeated_copies": round(beyond / repeated, 1),
-        "floor_in_repeated_copies": round(least / repeated, 1),
-        "beyond_in_cold_copies": round(beyond / cold, 1),
+    found: tuple[list[Run], list[Run]] = [], []
+    for _ in range(RUNS[name]):
+        ours = [coded(width, shared) for shared in (False, True)]
+        theirs, least = ddp(width), floor(size, ours[0][2])
+        repeated, cold = best_of(lambda: np.copyto(target, source), 9), cold_copy(size)
+        for runs, mine in zip(found, ours, strict=True):
+            runs.append(Run(*mine, theirs, least, repeated, cold))
+    rows = [{"model": name, "shared": shared, "parameters": size, **told(found[shared])} for shared in (False, True)]
+    for row in rows:
+        print(row, flush=True)
+    return rows
+
+
+def told(runs: list[Run]) -> dict[str, Any]:
+    """What runs say: medians over them."""
+
+    def median(of: Callable[[Run], float], digits: int = 1) -> float:
+        return round(statistics.median(map(of, runs)), digits)
+
+    in_copies = [run.beyond / run.copy for run in runs]
+    return {
+        "runs": len(runs),
+        "coded_ms": median(lambda run: 1e3 * run.step, 2),
+        "ddp_ms": median(lambda run: 1e3 * run.ddp, 2),
+        "coded_over_ddp": median(lambda run: run.step / run.ddp, 3),
+        "beyond_ms": median(lambda run: 1e3 * run.beyond, 3),
+        "beyond_in_copies": median(lambda run: run.beyond / run.copy),
+        "least_in_copies": round(min(in_copies), 1),
+        "most_in_copies": round(max(in_copies), 1),
+        "floor_in_copies": median(lambda run: run.floor / run.copy),
+        "beyond_over_floor": median(lambda run: run.beyond / run.floor, 2),
+        "beyond_in_repeated_copies": median(lambda run: run.beyond / run.repeated),
+        "floor_in_repeated_copies": median(lambda run: run.floor / run.repeated),
+        "beyond_in_cold_copies": median(lambda run: run.beyond / run.cold),
     }
-    print(row, flush=True)
-    return row
 
 
 def main() -> None:
     counted = passes()
-    rows = [compared(name, width) for name, width in WIDTHS.items()]
+    rows = [row for name, width in WIDTHS.items() for row in compared(name, width)]
     save("way", {"passes": counted, "rows": rows})
     if torch.cuda.is_available():
         from . import way_gpu

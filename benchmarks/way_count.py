@@ -47,11 +47,12 @@ def _numbers(value: Any) -> int:
     return sum(map(_numbers, value)) if isinstance(value, list | tuple) else 0
 
 
-def of_master(width: int = 1000) -> Counter[str]:
+def of_master(width: int = 1000, shared: bool = False) -> Counter[str]:
     """A step of two workers, as the master sees it."""
     seen: Counter[str] = Counter()
     model = perceptron(width)
-    with Coded(model, nn.CrossEntropyLoss(), points(), scheme="uncoded(2)", batch_size=64, check=False) as run_:
+    options: dict[str, Any] = {"scheme": "uncoded(2)", "batch_size": 64, "check": False, "shared": shared}
+    with Coded(model, nn.CrossEntropyLoss(), points(), **options) as run_:
         run_.backward()
         model.zero_grad()
         smallest = sum(p.numel() for p in model.parameters())  # the head is not part of every pass

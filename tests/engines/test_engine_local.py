@@ -235,3 +235,14 @@ def test_ctrl_c_in_the_middle_of_a_burial_spoils_nothing(monkeypatch):
         monkeypatch.undo()
         np.testing.assert_allclose(run(master).gradient, 3.0)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="batch processes are Linux's")
+def test_workers_do_not_interrupt_the_master_when_they_wake_up():
+    engine = Local(Constant(2))
+    with Master(codes.uncoded(2), engine):
+        policies = [os.sched_getscheduler(pid) for pid in (0, engine.pid(0), engine.pid(1))]
+    assert policies == [os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_BATCH]
+    code = "import os, unstraggle.engines.yielding as y; y.yield_to_others(); print(os.sched_getscheduler(0) == os.SCHED_IDLE)"
+    others = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)); "
+    assert subprocess.run([sys.executable, "-c", others + code], capture_output=True, text=True).stdout == "True\n"

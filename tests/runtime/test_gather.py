@@ -7,7 +7,7 @@ from unstraggle import codes
 from unstraggle.blocks import block_slices
 from unstraggle.runtime.gather import Gather, Scaling
 from unstraggle.runtime.message import Message
-from unstraggle.runtime.sums import LONG, SHORT, settled_sum
+from unstraggle.runtime.sums import FEW, LONG, SHORT, _by_hand, _by_numpy, settled_sum
 
 CODES = [
     codes.uncoded(3),
@@ -82,3 +82,36 @@ def test_one_pass_adds_scales_and_looks(length, count):
     assert not settled_sum(out, weights, vectors, True, 0.5)
     vectors[-1][-1] = 3e38
     assert not settled_sum(out, [10.0] * count, vectors, True, 1.0)  # beyond float32
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_few_numbers_are_added_up_by_hand_to_the_same_bits(dtype, fresh):
+    rng = np.random.default_rng(1)
+    vectors = [rng.standard_normal(FEW).astype(dtype) for _ in range(3)]
+    weights, outs = rng.standard_normal(3).tolist(), [np.ones(FEW, dtype) for _ in range(2)]
+    assert _by_hand(outs[0], weights, vectors, fresh, 0.3)
+    _by_numpy(outs[1], weights, vectors, fresh, 0.3)
+    assert outs[0].tobytes() == outs[1].tobytes()
+
+
+@pytest.mark.parametrize("weight", [1j, np.complex128(2.0), 1e39, np.nan])
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_are_not_finite_or_real_are_left_to_others(weight):
+    out = np.full(2, 7.0, "f4")
+    assert not _by_hand(out, [1.0, weight], [np.ones(2, "f4")] * 2, True, 1.0)
+    assert out.tolist() == [7, 7]
+    assert settled_sum(out, [1.0, weight], [np.ones(2, "f4")] * 2) == isinstance(weight, complex)
+    assert not isinstance(weight, complex) or out.tolist() == [1 + weight.real] * 2
+
+
+def test_terms_of_known_weights_are_those_of_the_messages_that_came():
+    """They are kept from round to round; with copies, the messages that are added up differ."""
+    code, dim = codes.fractional_repetition(4, s=1), 5
+    gather = Gather(code, dim, np.dtype("f8"))
+    for used in ([0, 2], [1, 3], [0, 2], [1, 2]):
+        payloads = [np.full(dim, 10.0**m) for m in used]
+        gather.clear()
+        gather.add([Message(m, m, 0, 0.0, payload.view(np.uint8)) for m, payload in zip(used, payloads, strict=True)])
+        got = np.isin(np.arange(4), used)
+        np.testing.assert_allclose(gather.finish(code.decoder.weights(got)), [sum(payloads)], rtol=1e-12)

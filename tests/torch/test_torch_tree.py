@@ -15,15 +15,15 @@ def test_a_tree_knows_when_something_has_come_or_gone():
     first = tree.params()
     assert first == dict(model.named_parameters()) and tree.params() is first
     assert tree.tensors().keys() == {*dict(model.named_parameters()), *dict(model.named_buffers())}
+    assert not tree.look()
     model[0].bias = None
-    assert tree.params().keys() == dict(model.named_parameters()).keys()
+    assert tree.look() and tree.params().keys() == dict(model.named_parameters()).keys()
     model.append(nn.Linear(2, 1))
-    assert tree.params().keys() == dict(model.named_parameters()).keys() and "2" in tree.modules()
+    assert tree.look() and tree.params().keys() == dict(model.named_parameters()).keys() and "2" in tree.modules()
     model[1].register_buffer("more", torch.zeros(1))
-    tree.params()
-    assert "1.more" in tree.buffers()
+    assert tree.look() and "1.more" in tree.buffers()
     model[2].weight = nn.Parameter(torch.ones(1, 2))
-    assert tree.params()["2.weight"] is model[2].weight
+    assert tree.look() and tree.params()["2.weight"] is model[2].weight
 
 
 def test_a_watch_sees_attributes_that_change_and_come():

@@ -63,7 +63,9 @@ class Local:
     counts as lost until it shows one. threads: of the numerical libraries in each worker. start_within: seconds, also for a
     worker that is started again, which is given up then. start_method: "forkserver", by a `Nursery` of this engine, or
     "spawn", each as an interpreter of its own. way: how gradients of workers on accelerators get to the master: "ipc"
-    (memory of the device that processes share), "pinned" (of the host, that devices reach), "host" (bytes) or "auto".
+    (memory of the device that processes share), "pinned" (of the host, that devices reach), "host" (bytes) or "auto". sides: of
+    the memory for parameters, two that take turns, or one: then a worker that is late reads what the master writes for the next
+    round, and nobody uses what comes of it.
     """
 
     keeps = True
@@ -78,6 +80,7 @@ class Local:
         start_within: float = 300.0,
         start_method: str = "forkserver",
         way: str = "auto",
+        sides: int = 2,
     ) -> None:
         if not 1 <= heartbeat < math.inf or threads < 1 or restarts < 0:
             raise Invalid(
@@ -88,7 +91,10 @@ class Local:
             raise Invalid(f'Local starts workers by "forkserver" or "spawn", but got start_method={start_method!r}.')
         if way not in WAYS:
             raise Invalid(f"Local's way is one of {', '.join(WAYS)}, but got {way!r}.")
+        if sides not in (1, 2):
+            raise Invalid(f"Parameters stand on one side or on two in turn, but got sides={sides}.")
         self.problem = problem
+        self._side_count = sides
         self._restarts, self._heartbeat, self._threads = restarts, heartbeat, threads
         self._start_within, self._method, self._kind = start_within, start_method, way
         self._way: Any = None
@@ -116,11 +122,12 @@ class Local:
         self.problem = prepared(self.problem, code)
         self._code, self._dtype = code, np.dtype(self.problem.dtype)
         slots, room = places(code, self.problem)
-        board, params = Area(Board.size(code.n, len(code.messages))), Area(2 * self.problem.dim * self._dtype.itemsize)
+        board = Area(Board.size(code.n, len(code.messages)))
+        params = Area(self._side_count * self.problem.dim * self._dtype.itemsize)
         self._areas, self._letter = (board, params, Area(room)), Letter()
         self._board = Board(board.map(), code.n, len(code.messages))
         self._board.round[0], self._board.cancelled[:], self._board.whole[:] = -1, -1, -1
-        self._sides: list[Any] = list(params.map().view(self._dtype).reshape(2, -1))
+        self._sides: list[Any] = list(params.map().view(self._dtype).reshape(self._side_count, -1))
         payloads = self._areas[2].map()
         rooms = {m: payloads[start + begin : start + room] for m, (start, room, begin) in enumerate(slots)}
         payloads.flags.writeable = False
@@ -159,6 +166,8 @@ class Local:
                 f'way="{self._kind}" is for problems on devices, but got {type(self.problem).__name__}. Leave it out.'
             )
         if self._way is not None:
+            if self._side_count == 1:
+                raise Invalid("Parameters on a device stand on two sides in turn, but got sides=1 (shared=True). Leave it out.")
             self._way.open(self._sides, rooms)
             self._sides = [self._way.lend(side) for side in (0, 1)]
 
@@ -167,12 +176,12 @@ class Local:
         return self._gather
 
     def lend(self, round: int) -> Any:
-        """The side of the round. Who still reads it is two rounds late, and knows that it is overwritten from now on."""
+        """The side of the round. Who still reads it is late, by two rounds where there are two sides, and knows that."""
         self._board.round[0] = round
-        return self._sides[round % 2]
+        return self._sides[round % len(self._sides)]
 
     def start(self, order: Order) -> None:
-        side = order.round % 2
+        side, parity = order.round % len(self._sides), order.round % 2
         if order.round != self._round:
             self._round, self._origin, self._pull = order.round, time.monotonic(), order.pull
             self._roster.begin(self._origin)
@@ -183,7 +192,7 @@ class Local:
                 self._way.publish(order.round)
             self._letter.write(order.round, order.context)
         if order.delays is not None:
-            self._board.delays[side] = order.delays
+            self._board.delays[parity] = order.delays
         record = self._record(order)
         is_ready = self._roster.is_ready
         for worker in range(self._code.n) if order.workers is None else order.workers:

@@ -31,6 +31,7 @@ from ..runtime.words import unpacked as unpacked_word
 from ..scheme.program import Outgoing, unpacked
 from .lifeline import end_with
 from .shared import Area, Board, Fd, Letter
+from .yielding import yield_to_others
 
 ORDER = struct.Struct("<qqd?3xIQdQ")
 """round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own, of context, and
@@ -80,6 +81,7 @@ def main(channels: Channels, parent: int) -> None:
     parent: the master, or the server that forks for it and ends with it.
     """
     end_with(parent)
+    yield_to_others()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     link = None if channels.link is None else socket.socket(fileno=channels.link.fd)
     following: Channels | None = channels
@@ -180,13 +182,14 @@ class Worker:
             a.data for a in (self._board.round, self._board.cancelled, self._board.whole)
         )
         self._mail = [bytearray(1 << 16)]
-        self._params = channels.params.map().view(channels.param_type).reshape(2, -1)[:, : channels.dim]
+        self._params = channels.params.map().view(channels.param_type).reshape(-1, channels.dim)
         self._params.flags.writeable = channels.way is not None
         payloads = channels.payloads.map().data
         self._mine = list(share.program.place)
         places = dict(zip(self._mine, channels.slots, strict=True))
         self._heads = {m: payloads[start : start + head] for m, (start, _, head) in places.items()}
         self._rooms = {m: payloads[start + head : start + room] for m, (start, room, head) in places.items()}
+        self._at = {m: np.frombuffer(room, np.uint8).ctypes.data for m, room in self._rooms.items() if len(room)}
         self._letter, self._round = channels.letter, -1
         self._kind, self._dim, self._way = share.dtype, channels.dim, channels.way
         self._overwrite = share.problem.overwrite if share.overwrites else None  # type: ignore[attr-defined]
@@ -225,7 +228,7 @@ class Worker:
 
     def _job(self, number: int, step: int, origin: float, delayed: bool) -> Job:
         delays = self._board.delays[number % 2, self._mine] if delayed else None
-        params = self._params[number % 2] if self._way is None else self._way.params(number)
+        params = self._params[number % len(self._params)] if self._way is None else self._way.params(number)
         return Job(number, step, params, origin, delays)
 
     def stopped(self, round: int | None = None) -> bool:
@@ -286,7 +289,7 @@ class Worker:
         frame.put_head(self._heads[index], self.number, index, round, size, checksum, times, ticket)
         if self._way is not None:
             self._way.deliver(index, payload)
-        elif short or payload.ctypes.data != np.frombuffer(room, np.uint8).ctypes.data:
+        elif short or payload.ctypes.data != self._at[index]:
             room[:size] = payload
 
     def note(self, kind: int, round: int = -1, number: int = 0, epoch: int = 0) -> None:

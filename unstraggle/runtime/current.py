@@ -127,7 +127,7 @@ class Current:
         fine = skipped or self._gather.finite or self._say_it_is_not_finite()
         return Estimate(
             tracks=tracks,
-            computed=done,
+            computed=np.array(done),
             exact=exact and fine,
             finite=fine,
             skipped=skipped,
@@ -150,7 +150,7 @@ class Current:
             "used": tuple(sorted(used)),
             "late": tuple(sorted(late)),
             "lost": tuple(sorted(round.missed)),
-            "messages": int(round.got.sum()),
+            "messages": int(np.count_nonzero(round.got)),
             "stale": round.late,
             "duplicates": round.duplicates,
             "damaged": round.damaged,

@@ -31,6 +31,10 @@ BUFFERS = 3
 """Results that are kept to be written again: memory that is new costs as much as a pass over it."""
 Rows = list[list[float]]
 """Weights of messages, one row for each of the places that `_places_of` tells."""
+Terms = dict[tuple[int, int], tuple[list[int], dict[int, float]]]
+"""For each (track, block): messages, and their weights."""
+REMEMBERED = 64
+"""Sets of messages whose terms are kept."""
 OURS = 2
 """References to a result that only the gather has: its list, and the question."""
 
@@ -68,8 +72,10 @@ class Gather:
         self._senders = code.messages.worker.tolist()
         self._blocks, self._mixed = code.messages.block.tolist(), code.messages.mixes > 1
         self._plain, self._codecs = code.messages.plain.tolist(), code.messages.codec
+        self._all_plain = all(self._plain)
+        self._known_terms: dict[tuple[int, ...], Terms] = {}
         self._kinds = kinds(code.messages.codec)
-        self._at_once = AT_ONCE if all(self._plain) else CODED_AT_ONCE
+        self._at_once = AT_ONCE if self._all_plain else CODED_AT_ONCE
         self._buffers: list[NDArray[Any]] = []
         self.finite = True
         self._unsealed = [not sealed(codec) for codec in self._codecs]
@@ -118,7 +124,7 @@ class Gather:
         last = sorted(self._vectors) if self._known is None else self._there()
         rows = weights.tolist() if self._known is None else self._known
         total = self._begin(rows)
-        settle = self._settle_plain if all(self._plain) else self._settle_coded
+        settle = self._settle_plain if self._all_plain else self._settle_coded
         settle(rows, last, scaling or Scaling(0, lambda head: 1.0))
         self._total = None
         return total
@@ -153,7 +159,7 @@ class Gather:
             total = self._buffers.pop(free[0]) if free else np.empty(shape, self._dtype)
             total = total if total.shape == shape else np.empty(shape, self._dtype)
             self._buffers = [*self._buffers, total][-BUFFERS:]
-            if not all(self._plain):
+            if not self._all_plain:
                 total.fill(0)
             self._total = total
         return self._total  # type: ignore[no-any-return]
@@ -169,9 +175,20 @@ class Gather:
         for m in messages:
             del self._vectors[m]
 
-    def _terms(self, rows: Rows, messages: list[int]) -> dict[tuple[int, int], tuple[list[int], dict[int, float]]]:
-        """For each (track, block): the messages that go into it, and their weights."""
-        found = {}
+    def _terms(self, rows: Rows, messages: list[int]) -> Terms:
+        """For each (track, block): the messages that go into it, and their weights. As a rule the same as in the round before
+        where weights are known."""
+        if rows is not self._known:
+            return self._found_terms(rows, messages)
+        key = tuple(messages)
+        if key not in self._known_terms:
+            if len(self._known_terms) >= REMEMBERED:
+                self._known_terms.clear()
+            self._known_terms[key] = self._found_terms(rows, messages)
+        return self._known_terms[key]
+
+    def _found_terms(self, rows: Rows, messages: list[int]) -> Terms:
+        found: Terms = {}
         for number, row in enumerate(rows):
             used = [m for m in messages if row[m] != 0]
             for track, block in self._places_of(number):

@@ -38,7 +38,7 @@ class Intake:
     @property
     def exhausted(self) -> bool:
         """Whether nothing more can come by itself."""
-        return self.count == len(self.got) or not self.pending.any()
+        return self.count == len(self.got) or not np.count_nonzero(self.pending)
 
     @property
     def settled(self) -> bool:
@@ -89,7 +89,7 @@ class Intake:
     def tracker(self, by: By) -> Tracker:
         if by not in self._trackers:
             tracker = self._trackers[by] = recovery_of(self._code, by).begin()
-            for message in np.flatnonzero(self.got).tolist():
+            for message in np.flatnonzero(self.got).tolist() if self.count else ():
                 tracker.add(message)
         return self._trackers[by]
 

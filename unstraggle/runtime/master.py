@@ -96,6 +96,7 @@ class Master:
         self.code, self.stop = code_and_stop(code, stop)
         self._change, self._seen = change, None  # type: tuple[Change | None, Estimate | None]
         self.engine = engine
+        self._lends = engine if isinstance(engine, Lends) else None  # once: to ask takes longer than to lend
         self._policy, self._patience, self._sending = on_shortfall, patience, sending
         self.transfer = require_transfer(transfer)
         self._usual: deque[float] = deque(maxlen=REMEMBERED)
@@ -149,7 +150,7 @@ class Master:
     def room(self) -> Any:
         """(dim,) memory for the parameters of the next round, to be written and given to `gradient`: that from which workers
         read, where the engine lends it, so that nothing is copied."""
-        lent = self.engine.lend(self._count) if isinstance(self.engine, Lends) else None
+        lent = None if self._lends is None else self._lends.lend(self._count)
         if lent is None and self._own is None:
             self._own = np.zeros(self.engine.problem.dim, self.engine.problem.dtype)
         return self._own if lent is None else lent
@@ -185,7 +186,7 @@ class Master:
             raise
         estimate = self._seen = current.estimate(scaling)
         self._left = estimate.wall - outside
-        if changed is None and not pull and round.state is State.DONE:
+        if self._holding.after and changed is None and not pull and round.state is State.DONE:
             self._holding.learn(estimate.arrivals, current.starts(), estimate.wait)
         self._recorder.add(estimate, current.taken, code)
         return estimate
@@ -210,7 +211,7 @@ class Master:
     def _gather(self, code: Code) -> Gather:
         """What adds up the messages of a code; kept while the code is."""
         if self._gathers is None or self._gathers[0] is not code:
-            theirs = self.engine.gather(code) if isinstance(self.engine, Lends) else None
+            theirs = None if self._lends is None else self._lends.gather(code)
             self._gathers = code, theirs or Gather(code, self.engine.problem.dim, np.dtype(self.engine.problem.dtype))
         return self._gathers[1]
 
@@ -231,8 +232,9 @@ class Master:
     def _learn(self, round: Round) -> None:
         """Keep what the next round must know: who is lost, who failed, and how long a round takes."""
         self._lost, self._busy_workers = round.lost, () if self._forgets else round.busy
-        self._suspects -= set(self.code.messages.worker[round.got].tolist())
-        self._suspects |= round.failures.keys()
+        if self._suspects or round.failures:
+            self._suspects -= set(self.code.messages.worker[round.got].tolist())
+            self._suspects |= round.failures.keys()
         if round.state is State.DONE and round.usual is not None:
             self._usual.append(round.usual)
 

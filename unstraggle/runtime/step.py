@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from ..scheme.code import Code
@@ -99,7 +98,7 @@ def record(step: Step, kind: type[Step]) -> dict[str, Any]:
 
 def spent(
     messages: Collection[Message],
-    computed: NDArray[np.float64],
+    computed: Sequence[Sequence[float]],
     wait: float,
     clock: float,
     outside: float,
@@ -109,7 +108,7 @@ def spent(
 ) -> dict[str, Any]:
     """wall, idle and split of a step, at a clock that began with its round. computed: as below. busy: who had not finished.
     noted: who had announced messages that may not have been fetched, and when last: they had computed until then."""
-    seconds = [took or noted.get(worker, 0.0) for worker, took in enumerate(computed[:, 0].tolist())]
+    seconds = [took or noted.get(worker, 0.0) for worker, (took, _) in enumerate(computed)]
     last = max(messages, key=attrgetter("time"), default=None)
     compute = 0.0 if last is None else min(seconds[last.worker], wait)
     transfer = min(max(0.0, last.time - last.times[-1]), wait - compute) if last is not None and last.times else 0.0
@@ -130,7 +129,7 @@ def _mean_work(code: Code) -> list[float]:
     return (np.bincount(code.tasks.worker, code.tasks.work, code.n) / np.maximum(tasks, 1)).tolist()  # type: ignore[no-any-return]
 
 
-def computed(messages: Iterable[Message], code: Code) -> NDArray[np.float64]:
+def computed(messages: Iterable[Message], code: Code) -> list[list[float]]:
     """(n, 2) seconds of the tasks that workers told of, and their units of work.
 
     An engine on a sampled clock knows arrivals only: all that a worker did by its last message took until then.
@@ -143,7 +142,7 @@ def computed(messages: Iterable[Message], code: Code) -> NDArray[np.float64]:
             own[1] += len(times) // 2 * mean[message.worker]
         else:
             own[:] = max(own[0], message.time), max(own[1], float(code.ready()[message.index]))
-    return np.array(found)
+    return found
 
 
 def _lasted(times: Sequence[float]) -> float:

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from ..threads import cores, pool
 
+FEW = 8
+"""Coordinates that are added up sooner than NumPy begins."""
+
 SHORT = 1 << 14
 """Coordinates below which NumPy is as good as a kernel, which takes a second to load."""
 
@@ -46,6 +49,8 @@ def settled_sum(
     >>> settled_sum(out, [2.0], [np.array([1.0, np.inf])], fresh=False, factor=0.5), out
     (False, array([1.5, inf]))
     """
+    if len(out) <= FEW and _by_hand(out, weights, vectors, fresh, factor):
+        return True
     if _by_kernels(out, weights, vectors):
         return _by_threads(out, weights, vectors, fresh, factor)
     _by_numpy(out, weights, vectors, fresh, factor)
@@ -79,6 +84,20 @@ def finite(values: Any) -> bool:
     return bool(np.isfinite(values).all() if isinstance(values, np.ndarray) else values.isfinite().all())
 
 
+def _by_hand(
+    out: NDArray[Any], weights: Sequence[complex], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float
+) -> bool:
+    """The same where all is real and finite; else nothing is written, and False."""
+    total = [0.0] * len(out) if fresh else out.tolist()
+    for weight, vector in zip(weights, vectors, strict=True):
+        total = [so_far + weight * number for so_far, number in zip(total, vector.tolist(), strict=True)]
+    settled, limit = [factor * number for number in total], float(np.finfo(out.dtype).max)
+    if any(isinstance(number, complex) or not abs(number) <= limit for number in settled):
+        return False
+    out[:] = settled
+    return True
+
+
 def _by_numpy(
     out: NDArray[Any], weights: Sequence[complex], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float
 ) -> None:
@@ -96,7 +115,7 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _by_kernels(out: NDArray[Any], weights: Sequence[complex], vectors: Sequence[NDArray[Any]]) -> bool:
-    return len(out) >= SHORT and _alike(vectors) and not np.iscomplexobj(weights)
+    return len(out) >= SHORT and _alike(vectors) and not any(isinstance(weight, complex) for weight in weights)
 
 
 def _by_threads(

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +115,7 @@ class Approximates(Protocol):
         ...
 
 
+@lru_cache(maxsize=16)
 def tolerance(eps: float = 0.0) -> float:
     """What still counts as exact for numbers of a relative error of eps: half of their digits.
 
@@ -141,8 +142,8 @@ def known_weights(decoder: Decoder) -> tuple[NDArray[Any], NDArray[np.int64]] | 
 
 def decode(decoder: Decoder, got: NDArray[np.bool_]) -> Decoded:
     """Weights for an arrived set (M,), exact or not, and what they are worth."""
-    if isinstance(decoder, Approximates):
-        return decoder.decode(got)
+    if issubclass(type(decoder), Approximates):  # which is remembered, other than of an instance
+        return cast(Approximates, decoder).decode(got)
     return Decoded(decoder.weights(got), float(decoder.residual(got)))
 
 

@@ -294,3 +294,16 @@ def _why_not(name: str, error: Exception) -> str:
         f"The {name} cannot be sent to workers: {' '.join(str(error).split())}. Define it at the top level of a module "
         "(no lambda, no function inside a function), and open files when samples are read, not before."
     )
+
+
+def require_shared(shared: bool, engine: Any, model: nn.Module, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of an engine whose workers read parameters where the model has them, if they are to."""
+    if not shared:
+        return options
+    devices = {p.device.type for p in model.parameters()}
+    if engine != "local" or devices != {"cpu"}:
+        raise Invalid(
+            f'shared=True is for engine="local" and a model on the CPU, but the engine is {engine!r} and the model on '
+            f"{', '.join(sorted(devices))}. Leave it out."
+        )
+    return {**options, "sides": 1}

@@ -30,6 +30,7 @@ from .checks import (
     require_dealt,
     require_pieces,
     require_seed,
+    require_shared,
 )
 from .context import pack
 from .data import Collate, source
@@ -100,6 +101,8 @@ class Coded:
     what this one left there, for all samples. check: compute a
     few samples before the start, to see that the loss is a sum or mean, that the same seed gives the same numbers, and which
     parameters no loss reaches: their `grad` stays None. Without it, the master does not read the data, and theirs is zero.
+    shared: on the CPU with engine="local", the model's parameters live in the memory from which workers read them, so that an
+    optimiser's step is the only one who writes them; until `close`.
 
     >>> from unstraggle.latency import ShiftedExponential
     >>> torch.manual_seed(0) and None
@@ -149,6 +152,7 @@ class Coded:
         transfer: Transfer | None = None,
         trace: Any = None,
         append: bool = False,
+        shared: bool = False,
         callbacks: Sequence[Callable[[Info], None]] = (),
         check: bool = True,
     ) -> None:
@@ -173,7 +177,7 @@ class Coded:
 
         self.cost: PassCost | None = None
 
-        options = dict(engine_options or {})
+        options = require_shared(shared, engine, model, dict(engine_options or {}))
 
         def task_cost() -> float | None:
             if not check or engine not in (*ENGINES,) or given.batches is not None:  # a sampler would draw a batch for this
@@ -197,6 +201,7 @@ class Coded:
             self._draft = draft.for_workers(read_ahead, one_pass, check, statistics)
         self.layout, self.code, self._carried = draft.layout, draft.code, frozenset(carried)
         self._by_time = (stop or planned or patience) is not None
+        self._shared = shared
         self._begin()
         make = engine_maker(engine, options, latency, seed)
         how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "transfer": transfer, "trace": trace}
@@ -229,7 +234,7 @@ class Coded:
         statistics = {f"model.{name}" for name in self.layout.statistics}
         self._watch = Watch(roots(self.model, self.problem.loss_fn), statistics)
         self._tree = self._watch.trees["model"]
-        self._outgoing = Outgoing(self.layout)
+        self._outgoing = Outgoing(self.layout, self._shared)
         return self.problem
 
     # A step
@@ -320,6 +325,7 @@ class Coded:
     def close(self) -> None:
         """End the workers and write what is left of the trace. May be called twice."""
         self.master.close()
+        self._outgoing.move_out(list(self.model.parameters()))
 
     def __enter__(self) -> Coded:
         return self
@@ -332,13 +338,14 @@ class Coded:
     def _params(self, late: bool = False) -> Any:
         """(dim,) the head and the parameters as they are now, written where workers read them. late: those of the last look."""
         if not late:
+            self._tree.look()
             self._require_names()
         flat, every = self.master.room(), self._tree.tensors()
         self._finite = self._outgoing.write(flat, [every[name] for name in self.layout.places])
         return flat
 
     def _require_names(self) -> None:
-        """Refuse other trainable parameters than those that workers know."""
+        """Refuse other trainable parameters than those that workers know, as of the last look."""
         now = {name for name, p in self._tree.params().items() if p.requires_grad}
         if now != self._names:
             raise Invalid(

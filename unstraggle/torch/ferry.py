@@ -24,6 +24,7 @@ class Ferry:
         self._staging = Staging(device, kind)
         self._pieces: list[Tensor] = []
 
+    @torch.no_grad()
     def down(self, tensors: Sequence[Tensor], to: NDArray[Any]) -> Tensor:
         """To the host, in the order of the layout: all of it is there when this is over. Gives the device's flat vector."""
         self._pieces = self._pieces or self._layout.cut(self._flat, tensors)

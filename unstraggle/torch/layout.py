@@ -43,12 +43,12 @@ class Layout:
     align: int = 1
     strides: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
-    @property
+    @cached_property
     def head(self) -> int:
         """Coordinates before the parameters."""
         return self.sums + sum(self.statistic_sizes)
 
-    @property
+    @cached_property
     def sums(self) -> int:
         """Coordinates before the statistics: the loss, its denominator, metrics."""
         return int(self.loss) + int(self.ratio) + len(self.metrics)
@@ -74,7 +74,7 @@ class Layout:
 
         One call of torch cuts them all: hundreds of small ones would take milliseconds.
         """
-        templates = [alike[number] if number >= 0 else self._gap.expand(-number) for number in self._pieces]
+        templates = [alike[number] if number >= 0 else self._gaps[-number] for number in self._pieces]
         cut = _unflatten_dense_tensors(flat, templates)  # type: ignore[no-untyped-call]
         found = [piece for piece, number in zip(cut, self._pieces, strict=True) if number >= 0]
         for number, stride in self._strided:
@@ -101,8 +101,9 @@ class Layout:
         return [(numbers[name], stride) for name, stride in self.strides]
 
     @cached_property
-    def _gap(self) -> Tensor:
-        return torch.empty(1)
+    def _gaps(self) -> dict[int, Tensor]:
+        """Tensors in the sizes of gaps, without memory for them."""
+        return {-number: torch.empty(1).expand(-number) for number in self._pieces if number < 0}
 
     @cached_property
     def _pieces(self) -> list[int]:

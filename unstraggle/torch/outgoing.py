@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..runtime.sums import copied, finite
 from .ferry import Ferry, away
@@ -24,15 +24,16 @@ class Outgoing:
     Not by torch where it can be helped: its threads sleep by then, and to wake them takes longer than to copy a million
     numbers. What is needed for that is prepared once for each vector, and again when a tensor lies elsewhere. Tensors of a
     device go to the host in one pass.
+
+    home: parameters move into that memory and stay there, so that whoever changes them writes where workers read.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+    def __init__(self, layout: Layout, home: bool = False) -> None:
+        self._layout, self._home = layout, home
         self._pieces: dict[int, list[Tensor]] = {}
         self._vectors: dict[int, tuple[list[Any], Vectors]] = {}
         self._ferry: Ferry | None = None
 
-    @torch.no_grad()
     def write(self, flat: Any, tensors: Sequence[Tensor]) -> bool | Callable[[], bool] | None:
         """Whether all are finite; or who looks, where they are on a device and nobody should wait; None: nobody has looked."""
         self._ferry = self._to(away(tensors)) if isinstance(flat, np.ndarray) else None
@@ -41,11 +42,31 @@ class Outgoing:
         at = flat.ctypes.data if isinstance(flat, np.ndarray) else flat.data_ptr()
         if at not in self._pieces:
             self._pieces[at] = self._layout.cut(torch.as_tensor(flat), tensors)
+        if self._home:
+            return self._move_in(self._pieces[at], tensors)
         vectors = self._alike(at, tensors) if isinstance(flat, np.ndarray) else []
         if vectors:
             return copied(vectors)
-        torch._foreach_copy_(self._pieces[at], list(tensors))
+        with torch.no_grad():
+            torch._foreach_copy_(self._pieces[at], list(tensors))
         return None if isinstance(flat, np.ndarray) else partial(finite, flat)
+
+    @staticmethod
+    def _move_in(pieces: Sequence[Tensor], tensors: Sequence[Tensor]) -> bool:
+        """What lies elsewhere is copied; parameters stay then. True, though nobody has looked: workers do, at every loss."""
+        for piece, tensor in zip(pieces, tensors, strict=True):
+            if tensor.data_ptr() != piece.data_ptr():
+                piece.copy_(tensor.detach())
+                if isinstance(tensor, nn.Parameter):
+                    tensor.data = piece
+        return True
+
+    def move_out(self, tensors: Sequence[Tensor]) -> None:
+        """Give parameters that have moved in memory of their own."""
+        theirs = {piece.data_ptr() for pieces in self._pieces.values() for piece in pieces} if self._home else set()
+        for tensor in tensors:
+            if tensor.data_ptr() in theirs:
+                tensor.data = tensor.data.clone()
 
     def back(self, flat: Tensor) -> Tensor:
         """A flat vector of the host, on the device from which the last parameters came in one pass; else as it is."""

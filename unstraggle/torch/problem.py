@@ -25,7 +25,7 @@ from .replica import Loss, Replica
 from .samplers import Sampled
 from .seeds import seeded
 from .stages import Staged
-from .stopping import heed
+from .stopping import Stopping, heed
 
 
 class TorchProblem:
@@ -51,6 +51,7 @@ class TorchProblem:
         self.context: dict[str, Any] = {}
         self._over: Any = None
         self._berths: Any = None
+        self._stopping: Stopping | None = None
         self._defaults: tuple[torch.dtype, str] | None = None  # of the master, where this was sent to another process
 
     @property
@@ -132,6 +133,9 @@ class TorchProblem:
 
     def hear(self, context: bytes) -> None:
         """Take what the master has changed in the model, and the values for `forward`."""
+        if not context:
+            self.context = {}
+            return
         found = unpack(context)
         self.context = found.get("values", {})
         if "rows" in found:
@@ -149,8 +153,10 @@ class TorchProblem:
 
     def heed(self, stopped: Callable[[], bool]) -> None:
         """Leave a task when its round is over, between micro-batches and between layers."""
-        self._open()
-        heed(self.model, stopped, None if self.replica.device.type == "cpu" else self.how.looks)
+        if self._stopping is None:
+            self._open()
+            self._stopping = heed(self.model, stopped, None if self.replica.device.type == "cpu" else self.how.looks)
+        self._stopping.stopped = stopped
 
     # Gradients
 
@@ -340,7 +346,7 @@ class TorchProblem:
     def __getstate__(self) -> dict[str, Any]:
         names = ("replica", "data", "layout", "batches", "how", "worker")
         defaults = torch.get_default_dtype(), torch.get_float32_matmul_precision()
-        own: dict[str, Any] = {"context": {}, "_over": None, "_berths": None, "_defaults": defaults}
+        own: dict[str, Any] = {"context": {}, "_over": None, "_berths": None, "_stopping": None, "_defaults": defaults}
         return {**{name: getattr(self, name) for name in names}, **own}
 
 

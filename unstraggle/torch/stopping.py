@@ -38,15 +38,18 @@ class Stopping:
             raise Abandoned
 
 
-def heed(model: nn.Module, stopped: Callable[[], bool], looks: int | None = None) -> None:
-    """Raise `Abandoned` inside the passes of a model as soon as `stopped()`; in place of what was asked there before.
+def heed(model: nn.Module, stopped: Callable[[], bool], looks: int | None = None) -> Stopping:
+    """Raise `Abandoned` inside the passes of a model as soon as `stopped()`; in place of what was asked there before. Gives who
+    asks, to be told what to ask from then on.
 
     looks: of a pass, by default one at every layer. Where a device computes, layers are only asked of it here, in microseconds,
     and a look takes as long.
     """
     if model not in _known:
         _known[model] = Stopping(model, looks)
-    _known[model].stopped = stopped
+    found = _known[model]
+    found.stopped = stopped
+    return found
 
 
 def looks_of(code: Code, by_time: bool) -> int:

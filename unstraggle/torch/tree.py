@@ -39,8 +39,7 @@ class Tree:
         return changed
 
     def params(self) -> dict[str, nn.Parameter]:
-        """All parameters; one that is used in several places stands there once."""
-        self.look()
+        """All parameters, as of the last look; one that is used in several places stands there once."""
         return self._params
 
     def tensors(self) -> dict[str, Tensor]:

@@ -53,6 +53,7 @@ class Watch:
     def _constants(self) -> Iterator[tuple[str, Tensor]]:
         """As `constants`, without a walk where the modules are those of the last look."""
         for root, tree in self.trees.items():
+            tree.look()
             for name, p in tree.params().items():
                 if not p.requires_grad and f"{root}.{name}" not in self._but:
                     yield f"{root}.{name}", p
