@@ -24,6 +24,8 @@ def line(engine, apart):
         found = mpi_launch.command(2, str(PROGRAM), engine)
     except Invalid as error:
         pytest.skip(str(error))
+    if mpi_launch.open_mpi_version(found[0]) < 5:
+        pytest.skip(f"needs Open MPI 5, but {found[0]} is another one")
     if apart:
         found[found.index("self,sm")] = "self,tcp"
         place = found.index(sys.executable)
