@@ -30,6 +30,11 @@ def at_home(run):
     return [begin <= p.data_ptr() < begin + memory.nbytes for p in run.model.parameters()]
 
 
+def own_memory(model):
+    """Whether every parameter has memory for itself."""
+    return len({p.untyped_storage().data_ptr() for p in model.parameters()}) == len(list(model.parameters()))
+
+
 def trained(shared, model=None, meanwhile=lambda run, step: None, steps=6, **options):
     """The model after some steps of Adam. Worker 1 is late in every second one, and still in it while that ends."""
     model = mlp(torch.float64) if model is None else model
@@ -39,7 +44,8 @@ def trained(shared, model=None, meanwhile=lambda run, step: None, steps=6, **opt
         for step in range(steps):
             meanwhile(run, step)
             optimizer.zero_grad()
-            assert run.backward(delays=np.array([0.0, 0.1 * (step % 2)])).exact
+            info = run.backward(delays=np.array([0.0, 60.0 * (step % 2)]))
+            assert info.exact and (step % 2 == 0 or info.used == (0,))
             optimizer.step()
     return model
 
@@ -55,7 +61,7 @@ def test_training_is_the_same_and_parameters_stay_where_workers_read_them():
     model = trained(True, meanwhile=lambda run, step: seen.append(at_home(run)))
     require_same(model, trained(False))
     assert not any(seen[0]) and all(map(all, seen[1:])), "they move in with the first step"
-    assert len({p.untyped_storage().data_ptr() for p in model.parameters()}) == len(seen[0]), "and out at the end"
+    assert own_memory(model), "and out at the end"
 
 
 def test_parameters_that_are_put_elsewhere_move_in_again():
@@ -98,6 +104,8 @@ def test_a_change_of_code_takes_them_along():
             code = run.backward().code
             optimizer.step()
             seen.append((code, model[0].weight.data_ptr(), all(at_home(run))))
+        run.take(codes.uncoded(2))
+        assert own_memory(model), "until its workers are there"
     assert all(home for *_, home in seen)
     assert [code for code, *_ in seen] == ["uncoded(2)"] * 2 + ["work_conserving(2, load=2, pieces=2)"] * 2
     assert seen[0][1] == seen[1][1] != seen[2][1] == seen[3][1]
@@ -124,5 +132,7 @@ def test_it_is_refused_where_workers_read_elsewhere(engine):
 def test_it_is_refused_for_a_model_elsewhere_and_for_other_numbers_of_sides():
     with pytest.raises(Invalid, match="the model on meta"):
         Coded(nn.Linear(6, 3, device="meta"), nn.CrossEntropyLoss(), table(), scheme="uncoded(2)", shared=True)
+    with pytest.raises(Invalid, match=r"on a device stand on two sides in turn, but got sides=1 \(shared=True\)"):
+        coded(shared=True, engine="local", engine_options={"way": "ipc"})
     with pytest.raises(Invalid, match="on one side or on two in turn, but got sides=3"):
         Local(None, sides=3)

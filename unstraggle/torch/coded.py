@@ -228,6 +228,7 @@ class Coded:
     def take(self, code: Code) -> TorchProblem:
         """The problem for a code, with the model as it is now. Batches stay the same, and are dealt to its partitions."""
         if code is not self.code:
+            self._move_out()  # other workers read elsewhere
             self.code = code
             cast(Dealt | Sampled, self.batches).deal_to(code.shares)
         self.problem = self._draft.looking(code, self._by_time).problem()
@@ -325,7 +326,7 @@ class Coded:
     def close(self) -> None:
         """End the workers and write what is left of the trace. May be called twice."""
         self.master.close()
-        self._outgoing.move_out(list(self.model.parameters()))
+        self._move_out()
 
     def __enter__(self) -> Coded:
         return self
@@ -343,6 +344,10 @@ class Coded:
         flat, every = self.master.room(), self._tree.tensors()
         self._finite = self._outgoing.write(flat, [every[name] for name in self.layout.places])
         return flat
+
+    def _move_out(self) -> None:
+        """Parameters that live where workers read them get memory of their own."""
+        self._outgoing.move_out(list(self.model.parameters()))
 
     def _require_names(self) -> None:
         """Refuse other trainable parameters than those that workers know, as of the last look."""
