@@ -115,3 +115,18 @@ def test_terms_of_known_weights_are_those_of_the_messages_that_came():
         gather.add([Message(m, m, 0, 0.0, payload.view(np.uint8)) for m, payload in zip(used, payloads, strict=True)])
         got = np.isin(np.arange(4), used)
         np.testing.assert_allclose(gather.finish(code.decoder.weights(got)), [sum(payloads)], rtol=1e-12)
+
+
+def test_terms_of_weights_that_are_not_known_are_those_of_the_round():
+    code, dim = codes.cyclic_repetition(5, s=1), 4
+    gather, weights = Gather(code, dim, np.dtype("f8")), np.arange(1.0, 6.0)
+    for factor in (1.0, 2.0):
+        gather.clear()
+        gather.add([Message(m, m, 0, 0.0, np.ones(dim).view(np.uint8)) for m in range(5)])
+        assert gather.finish(factor * weights[None]).tolist() == [[factor * 15] * dim]
+
+
+@pytest.mark.parametrize("length", [3, 20, SHORT])
+def test_of_complex_weights_the_real_part_counts_for_real_vectors(length):
+    out = np.ones(length)
+    assert settled_sum(out, [2 + 3j, 1.0], [np.ones(length)] * 2, False, 0.5) and out.tolist() == [2.0] * length

@@ -212,3 +212,25 @@ def test_what_becomes_trainable_after_quiet_steps_is_refused():
         model[0].bias.requires_grad_(True)
         with pytest.raises(Invalid, match="trainable parameters have changed"):
             run.backward()
+
+
+def test_values_of_one_step_are_forgotten_in_the_next():
+    with coded(mlp(), scheme="uncoded(2)") as run:
+        run.problem.hear(pack({"values": {"temperature": 2.0}}))
+        assert run.problem.context == {"temperature": 2.0}
+        run.problem.hear(b"")
+        assert run.problem.context == {}
+
+
+@pytest.mark.parametrize("engine", ["virtual", "local"])
+def test_a_parameter_that_took_the_place_of_another_is_the_one_that_counts(engine):
+    model, (inputs, targets) = nn.Sequential(nn.Linear(6, 3)), table()
+    with coded(model, nn.functional.cross_entropy, engine=engine, scheme="uncoded(2)", batch_size=None) as run:
+        for _ in range(3):
+            run.backward()
+        model[0].weight = nn.Parameter(torch.randn(3, 6, generator=torch.Generator().manual_seed(1)))
+        model.zero_grad()
+        run.backward()
+    found, model[0].weight.grad = model[0].weight.grad, None
+    nn.functional.cross_entropy(model(inputs), targets).backward()
+    torch.testing.assert_close(found, model[0].weight.grad)

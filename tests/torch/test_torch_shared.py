@@ -90,6 +90,7 @@ def test_statistics_and_the_order_of_memory_are_kept():
     model, other = (trained(shared, pictures(), data=(inputs, torch.arange(24) % 3), steps=3) for shared in (True, False))
     require_same(model, other)
     assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert own_memory(model) and all(one.untyped_storage().nbytes() == one.nbytes for one in model.buffers())
 
 
 def test_a_change_of_code_takes_them_along():
