@@ -14,6 +14,7 @@ from unstraggle import Invalid, Master, UnstraggleError, codes, trace
 from unstraggle.engines import Chaos, Local
 from unstraggle.engines import local as local_engine
 from unstraggle.latency import ShiftedExponential
+from unstraggle.problems import LeastSquares
 from unstraggle.runtime.serve import Job, share_of, stretched
 from unstraggle.runtime.serve import run as serve
 from unstraggle.study.replaying import replay
@@ -246,3 +247,14 @@ def test_workers_do_not_interrupt_the_master_when_they_wake_up():
     code = "import os, unstraggle.engines.yielding as y; y.yield_to_others(); print(os.sched_getscheduler(0) == os.SCHED_IDLE)"
     others = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)); "
     assert subprocess.run([sys.executable, "-c", others + code], capture_output=True, text=True).stdout == "True\n"
+
+
+@pytest.mark.parametrize("dim", [100, 1000, 20_000])
+def test_payloads_of_every_length_get_to_their_slots(dim):
+    """Short ones as bytes, longer ones by a copy, and long ones are added up there, where a problem can do that."""
+    rows = np.random.default_rng(0).standard_normal((6, dim))
+    problem = LeastSquares.split(rows, np.ones(6), parts=3)
+    with Master(codes.uncoded(3), Local(problem)) as master:
+        for params in (np.zeros(dim), np.full(dim, 0.1)):
+            found, expected = master.gradient(params).gradient, sum(problem.grad(params, part) for part in range(3))
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
