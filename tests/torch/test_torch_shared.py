@@ -51,7 +51,8 @@ def trained(shared, model=None, meanwhile=lambda run, step: None, steps=6, **opt
 
 
 def require_same(one, other):
-    """Half-written parameters would differ by far more than the rounding of matrix products, which depends on addresses."""
+    """Half-written parameters would differ by far more than rounding does: that of a layer's answer to one sample depends on
+    whether its weights begin at a multiple of 16 bytes."""
     for name, value in other.state_dict().items():
         torch.testing.assert_close(one.state_dict()[name], value, rtol=1e-9, atol=1e-11, msg=name)
 
