@@ -21,12 +21,7 @@ from .test_torch_coded import alone, coded, difference, late
 BLOCKS = "blocks([1, 2], uncoded(4), cyclic_repetition(4, s=2))"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Counted(torch.autograd.Function):

@@ -57,12 +57,7 @@ EXACT = (
 ON_PROCESSES = (1, 2, 3, 6, 9)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def alone(run, model, data, step, loss_fn=nn.functional.cross_entropy):

@@ -15,12 +15,7 @@ from ..torch_models import coded, mlp, table
 LOCAL = {"engine": "local", "scheme": "fractional_repetition(2, s=1)"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def at_home(run):

@@ -19,12 +19,7 @@ OPTIMIZERS = {
 BLOCKS = "blocks([1, 1], uncoded(4), fractional_repetition(4, s=1))"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Pictures(nn.Module):

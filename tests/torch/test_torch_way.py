@@ -19,13 +19,7 @@ from unstraggle.torch.staging import Staging
 
 from ..torch_models import coded, mlp, table
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def within(tensor, array):

@@ -27,12 +27,7 @@ SCHEMES = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def trained(steps=3, device="cpu", home="cpu", scheme="uncoded(2)", **options):
