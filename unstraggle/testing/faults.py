@@ -94,10 +94,15 @@ def error(trial: Trial) -> None:
 
 def late(trial: Trial) -> None:
     """What comes late says of which round it is, and who is late takes part in the next round."""
-    trial.begin(LATE)
-    trial.wait("the messages of those that are in time", lambda: trial.came(1) and trial.came(2))
-    trial.begin(cancel=False)
-    trial.wait("the round after one with late messages", trial.all_came)
+    for _ in range(ATTEMPTS):
+        trial.begin(LATE)
+        trial.wait("the messages of those that are in time", lambda: trial.came(1) and trial.came(2))
+        trial.wait("the first task of one that is late", lambda: trial.computed(0) > 0)  # who has not begun sends nothing late
+        behind = not trial.came(0)
+        trial.begin(cancel=False)
+        trial.wait("the round after one with late messages", trial.all_came)
+        if behind:
+            break
 
 
 def stopped(trial: Trial) -> None:
