@@ -5,7 +5,8 @@ read (`Coded(shared=True)`). beyond: backward() less the tasks of the message th
 one after each step, of a vector that was last touched after the step before, as parameters and gradients are. repeated: in
 copies that follow each other, so that up to 10 million parameters they stay in the cache. cold: in copies of vectors that were
 not touched for long. floor: the same of three bare processes, see way_floor. Each number is the median of runs of its own, by
-turns; in each, of its steps. least and most: of the runs. On a GPU: python -m benchmarks.way_gpu.
+turns; in each, of its steps. mean: of the steps, among which are those that the system let wait. least and most: of the runs.
+On a GPU: python -m benchmarks.way_gpu.
 """
 
 import os
@@ -48,19 +49,20 @@ def passes() -> dict[str, dict[str, int]]:
     return found
 
 
-def median_step(width: int, step: Callable[[], Any], then: Callable[[], Any] = lambda: None) -> float:
-    """Seconds of a step. then: what is done after each, and does not count."""
+def timed(width: int, step: Callable[[], Any], then: Callable[[], Any] = lambda: None) -> tuple[float, float]:
+    """Seconds of a step, median and mean. then: what is done after each, and does not count."""
     seconds = []
     for _ in range(WARM + (OFTEN if width < SMALL else STEPS)):
         began = time.perf_counter()
         step()
         seconds.append(time.perf_counter() - began)
         then()
-    return statistics.median(seconds[WARM:])
+    return statistics.median(seconds[WARM:]), statistics.mean(seconds[WARM:])
 
 
-def coded(width: int, shared: bool = False) -> tuple[float, float, float, float]:
-    """Seconds of a step with two workers, of `backward()` beyond computing, of computing, and of a copy between two steps."""
+def coded(width: int, shared: bool = False) -> tuple[float, float, float, float, float]:
+    """Seconds of a step with two workers, median and mean, of `backward()` beyond computing, of computing, and of a copy
+    between two steps."""
     torch.manual_seed(0)
     model = perceptron(width)
     optimizer, beyond, computing, copies = torch.optim.SGD(model.parameters(), lr=1e-3), [], [], []
@@ -81,17 +83,18 @@ def coded(width: int, shared: bool = False) -> tuple[float, float, float, float]
             np.copyto(target, source)
             copies.append(time.perf_counter() - began)
 
-        seconds = median_step(width, step, then)
-        return seconds, *(statistics.median(some[WARM:]) for some in (beyond, computing, copies))
+        seconds = timed(width, step, then)
+        return *seconds, *(statistics.median(some[WARM:]) for some in (beyond, computing, copies))
 
 
-def ddp(width: int) -> float:
-    """Seconds of a step of `DistributedDataParallel`, two processes, gloo."""
+def ddp(width: int) -> tuple[float, float]:
+    """Seconds of a step of `DistributedDataParallel`, two processes, gloo: median and mean."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "seconds")
         mp.spawn(_rank, (width, os.path.join(folder, "meet"), out), nprocs=2)  # type: ignore[no-untyped-call]
         with open(out) as file:
-            return float(file.read())
+            median, mean = map(float, file.read().split())
+            return median, mean
 
 
 def _rank(rank: int, width: int, meet: str, out: str) -> None:
@@ -107,10 +110,10 @@ def _rank(rank: int, width: int, meet: str, out: str) -> None:
         loss_fn(model(inputs[mine]), targets[mine]).backward()
         optimizer.step()
 
-    seconds = median_step(width, step)
+    seconds = timed(width, step)
     if rank == 0:
         with open(out, "w") as file:
-            file.write(repr(seconds))
+            print(*seconds, file=file)
     dist.barrier()
     os._exit(0)  # gloo's threads now and then abort a process that ends otherwise
 
@@ -127,14 +130,16 @@ def cold_copy(size: int) -> float:
 
 
 class Run(NamedTuple):
-    """Seconds: of a step, of `backward()` beyond computing, of computing, of a copy between two steps; of a step of DDP, of
-    the floor, and of a repeated and a cold copy."""
+    """Seconds: of a step, median and mean, of `backward()` beyond computing, of computing, of a copy between two steps; of a
+    step of DDP, median and mean, of the floor, and of a repeated and a cold copy."""
 
     step: float
+    mean: float
     beyond: float
     computing: float
     copy: float
     ddp: float
+    ddp_mean: float
     floor: float
     repeated: float
     cold: float
@@ -147,10 +152,10 @@ def compared(name: str, width: int) -> list[dict[str, Any]]:
     found: tuple[list[Run], list[Run]] = [], []
     for _ in range(RUNS[name]):
         ours = [coded(width, shared) for shared in (False, True)]
-        theirs, least = ddp(width), floor(size, ours[0][2])
+        theirs, least = ddp(width), floor(size, ours[0][3])
         repeated, cold = best_of(lambda: np.copyto(target, source), 9), cold_copy(size)
         for runs, mine in zip(found, ours, strict=True):
-            runs.append(Run(*mine, theirs, least, repeated, cold))
+            runs.append(Run(*mine, *theirs, least, repeated, cold))
     rows = [{"model": name, "shared": shared, "parameters": size, **told(found[shared])} for shared in (False, True)]
     for row in rows:
         print(row, flush=True)
@@ -169,6 +174,9 @@ def told(runs: list[Run]) -> dict[str, Any]:
         "coded_ms": median(lambda run: 1e3 * run.step, 2),
         "ddp_ms": median(lambda run: 1e3 * run.ddp, 2),
         "coded_over_ddp": median(lambda run: run.step / run.ddp, 3),
+        "coded_mean_ms": median(lambda run: 1e3 * run.mean, 2),
+        "ddp_mean_ms": median(lambda run: 1e3 * run.ddp_mean, 2),
+        "mean_over_mean_of_ddp": median(lambda run: run.mean / run.ddp_mean, 3),
         "beyond_ms": median(lambda run: 1e3 * run.beyond, 3),
         "beyond_in_copies": median(lambda run: run.beyond / run.copy),
         "least_in_copies": round(min(in_copies), 1),

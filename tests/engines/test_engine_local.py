@@ -238,17 +238,6 @@ def test_ctrl_c_in_the_middle_of_a_burial_spoils_nothing(monkeypatch):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="batch processes are Linux's")
-def test_workers_do_not_interrupt_the_master_when_they_wake_up():
-    engine = Local(Constant(2))
-    with Master(codes.uncoded(2), engine):
-        policies = [os.sched_getscheduler(pid) for pid in (0, engine.pid(0), engine.pid(1))]
-    assert policies == [os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_BATCH]
-    code = "import os, unstraggle.engines.yielding as y; y.yield_to_others(); print(os.sched_getscheduler(0) == os.SCHED_IDLE)"
-    others = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)); "
-    assert subprocess.run([sys.executable, "-c", others + code], capture_output=True, text=True).stdout == "True\n"
-
-
 @pytest.mark.parametrize("dim", [100, 1000, 20_000])
 def test_payloads_of_every_length_get_to_their_slots(dim):
     """Short ones as bytes, longer ones by a copy, and long ones are added up there, where a problem can do that."""

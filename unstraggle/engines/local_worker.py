@@ -31,7 +31,7 @@ from ..runtime.words import unpacked as unpacked_word
 from ..scheme.program import Outgoing, unpacked
 from .lifeline import end_with
 from .shared import Area, Board, Fd, Letter
-from .yielding import yield_to_others
+from .waking import Home, yield_to_others
 
 ORDER = struct.Struct("<qqd?3xIQdQ")
 """round, step, when it began on the monotonic clock, whether there are delays, bytes of a program of its own, of context, and
@@ -175,7 +175,7 @@ class Worker:
     """One worker process: the shared areas as arrays, and the order it works on."""
 
     def __init__(self, share: Share, channels: Channels) -> None:
-        self.number = share.worker
+        self.number, self._home = share.worker, Home(share.worker, channels.n)
         self._orders, self._notes = channels.orders.fd, channels.notes.fd
         self._board = Board(channels.board.map(), channels.n, channels.messages)
         self._newest, self._cancelled, self._whole = (
@@ -206,7 +206,8 @@ class Worker:
         """Wait for orders and take the newest: who lags behind skips rounds. None when the master has closed or is gone."""
         if self._way is not None:
             self._look_out(time.monotonic() + AWAKE)
-        size = os.readv(self._orders, self._mail)
+        with self._home:
+            size = os.readv(self._orders, self._mail)
         if not size:
             return None
         number, step, origin, delayed, program, context, *hold = ORDER.unpack_from(self._mail[0], size - ORDER.size)
