@@ -7,7 +7,6 @@ both messages are at the master.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -15,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +29,13 @@ from unstraggle.runtime.serve import share_of
 from unstraggle.statistics import ratio_and_half
 
 from .common import REPOSITORY, save
+from .namespaces import HOSTS, agent, hosts, job
 
-HOSTS = (1, 2, 3)
 CODE = codes.uncoded(2)
 PAIRS, WARM = 20, 3
 WIDTH, DEPTH, BATCH = 368, 8, 3072
-AGENT = """#!/bin/sh
-# What mpiexec calls in place of ssh: host, then the command.
-number=${{1##*.}}
-shift
-exec ip netns exec {name}$number unshare --uts --pid --fork --mount-proc sh -c "hostname {name}$number; $*"
-"""
+NETWORK = "10.178.0"
+ALONE = "--pid --fork --mount-proc"
 
 
 def problem() -> Any:
@@ -128,55 +123,19 @@ def hub_worker(number: str, host: str, port: str, token: str) -> None:
 # Hosts
 
 
-def ip(*words: str, tool: str = "ip") -> None:
-    subprocess.run([tool, *words], check=True, capture_output=True, text=True, timeout=60)
-
-
-@contextlib.contextmanager
-def hosts(megabits: int) -> Iterator[str]:
-    """Namespaces name1, name2, name3 with addresses 10.178.0.1, ... at a bridge."""
-    name = f"ub{os.getpid() % 10**6}"
-    try:
-        ip("link", "add", name, "type", "bridge")
-        ip("link", "set", name, "up")
-        for number in HOSTS:
-            add_host(name, number, megabits)
-        yield name
-    finally:
-        for number in HOSTS:
-            with contextlib.suppress(subprocess.CalledProcessError):
-                ip("netns", "delete", f"{name}{number}")
-            with contextlib.suppress(subprocess.CalledProcessError):
-                ip("link", "delete", f"{name}{number}c")
-        with contextlib.suppress(subprocess.CalledProcessError):
-            ip("link", "delete", name)
-
-
-def add_host(name: str, number: int, megabits: int) -> None:
-    host = f"{name}{number}"
-    ip("netns", "add", host)
-    ip("link", "add", f"{host}c", "type", "veth", "peer", "name", "eth0", "netns", host)
-    ip("link", "set", f"{host}c", "master", name, "up")
-    ip("-n", host, "address", "add", f"10.178.0.{number}/24", "dev", "eth0")
-    for device in ("lo", "eth0"):
-        ip("-n", host, "link", "set", device, "up")
-    rate = ("rate", f"{megabits}mbit", "burst", "128kb", "latency", "50ms")
-    ip("-n", host, "qdisc", "add", "dev", "eth0", "root", "tbf", *rate, tool="tc")
-
-
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
 
 
 def inside(name: str, number: int, *arguments: str) -> subprocess.Popen[str]:
-    alone = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    alone = ["unshare", *ALONE.split(), "--kill-child"]
     line = ["ip", "netns", "exec", f"{name}{number}", *alone, sys.executable, "-m", "benchmarks.parts", *arguments]
     options: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": REPOSITORY}
     return subprocess.Popen(line, env=environment(), **options)
 
 
 def run_hub(name: str) -> dict[str, Any]:
-    with inside(name, 1, "hub_master", "10.178.0.1") as master:
+    with inside(name, 1, "hub_master", f"{NETWORK}.1") as master:
         assert master.stdout is not None
         at = master.stdout.readline().split()
         workers = [inside(name, 2 + number, "hub_worker", str(number), *at) for number in range(2)]
@@ -189,15 +148,12 @@ def run_hub(name: str) -> dict[str, Any]:
 
 def run_mpi(name: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        agent, script = Path(folder, "agent.sh"), Path(folder, "steps.py")
-        agent.write_text(AGENT.format(name=name))
-        agent.chmod(0o755)
+        ssh, script = agent(Path(folder), name, f"--uts {ALONE}"), Path(folder, "steps.py")
         script.write_text("from benchmarks.parts import by_mpi\nby_mpi()\n")
-        places = ",".join(f"10.178.0.{number}:1" for number in HOSTS)
-        options = ("--host", places, "--prtemca", "plm_ssh_agent", str(agent), "-x", "PYTHONPATH", "-x", "OMP_NUM_THREADS")
+        places = ",".join(f"{NETWORK}.{number}:1" for number in HOSTS)
+        options = ("--host", places, "--prtemca", "plm_ssh_agent", ssh, "-x", "PYTHONPATH", "-x", "OMP_NUM_THREADS")
         line = command(2, str(script), options=options)
-        start = ["ip", "netns", "exec", f"{name}1", "unshare", "--uts", "sh", "-c", f'hostname {name}1; exec "$@"', "sh", *line]
-        done = subprocess.run(start, env=environment(), capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(job(name, line), env=environment(), capture_output=True, text=True, timeout=600, check=False)
     assert done.stdout.strip().startswith("{"), done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
@@ -220,7 +176,7 @@ def main(rates: tuple[int, ...] = (100, 200, 1000)) -> None:
     rows = []
     for megabits in rates:
         for engine, run in (("Ray's hub", run_hub), ("MPI", run_mpi)):
-            with hosts(megabits) as name:
+            with hosts(NETWORK, megabits, burst="128kb") as name:
                 rows.append(row(engine, megabits, run(name)))
             print(rows[-1], flush=True)
     megabytes = round(4e-6 * DEPTH * WIDTH * (WIDTH + 1), 2)

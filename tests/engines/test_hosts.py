@@ -2,129 +2,67 @@
 
 import contextlib
 import os
-import shutil
-import stat
 import subprocess
 import sys
 import tempfile
 import time
 
-import psutil
 import pytest
 
+from benchmarks.namespaces import HOSTS, agent, hosts, ip, job, kill_all, why_not
 from unstraggle import Invalid
 from unstraggle.engines.mpi import command
 
 from .test_engine_mpi import PROGRAM, ranks
 
-HOSTS = (1, 2, 3)
 MEGABITS = 100
-AGENT = """#!/bin/sh
-# What mpiexec calls in place of ssh: host, then the command.
-number=${{1##*.}}
-shift
-exec ip netns exec {name}$number unshare --uts sh -c "hostname {name}$number; $*"
-"""
 
 
-def ip(*words, tool="ip"):
-    return subprocess.run([tool, *words], check=True, capture_output=True, text=True, timeout=300).stdout
-
-
-def why_not():
-    """Why hosts cannot be made here, None if they can."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        return "network namespaces need root on Linux"
-    if missing := [tool for tool in ("ip", "tc", "unshare", "hostname") if shutil.which(tool) is None]:
-        return f"network namespaces need {', '.join(missing)} (packages iproute2, util-linux, hostname)"
+def reason():
+    """Why jobs cannot be started across hosts here, None if they can."""
     try:
         command(1, "script.py")
-        ip("netns", "add", probe := f"usp{os.getpid()}")
-        ip("netns", "delete", probe)
-    except (Invalid, subprocess.CalledProcessError) as error:
-        return f"no network namespaces or no mpiexec here: {getattr(error, 'stderr', None) or error}"
-    return None
+    except Invalid as error:
+        return f"no mpiexec here: {error}"
+    return why_not()
 
 
-REASON = why_not()
+REASON = reason()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
 
 @pytest.fixture
 def name():
-    """Hosts name1, name2, name3 with addresses 10.177.0.1, ... at a bridge; cables are name1c, name2c, name3c."""
-    name = f"us{os.getpid() % 10**6}"
-    try:
-        ip("link", "add", name, "type", "bridge")
-        ip("link", "set", name, "up")
-        for number in HOSTS:
-            add_host(name, number)
+    with hosts("10.177.0", MEGABITS) as name:
         yield name
-    finally:
-        for number in HOSTS:
-            remove_host(f"{name}{number}")
-        with contextlib.suppress(subprocess.CalledProcessError):
-            ip("link", "delete", name)
-
-
-def add_host(name, number):
-    host = f"{name}{number}"
-    ip("netns", "add", host)
-    ip("link", "add", f"{host}c", "type", "veth", "peer", "name", "eth0", "netns", host)
-    ip("link", "set", f"{host}c", "master", name, "up")
-    ip("-n", host, "address", "add", f"10.177.0.{number}/24", "dev", "eth0")
-    for device in ("lo", "eth0"):
-        ip("-n", host, "link", "set", device, "up")
-    rate = ("rate", f"{MEGABITS}mbit", "burst", "64kb", "latency", "50ms")
-    ip("-n", host, "qdisc", "add", "dev", "eth0", "root", "tbf", *rate, tool="tc")
-
-
-def remove_host(host):
-    with contextlib.suppress(subprocess.CalledProcessError):
-        kill_all(host)
-        ip("netns", "delete", host)
-    with contextlib.suppress(subprocess.CalledProcessError):
-        ip("link", "delete", f"{host}c")
-
-
-def kill_all(host, but=""):
-    """but: the name of processes that stay."""
-    for pid in ip("netns", "pids", host).split():
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(int(pid))
-            if process.name() != but:
-                process.kill()
 
 
 def start(name, mark):
     """A job with the master on the first host and two workers on each other one."""
-    agent = mark / "agent.sh"
-    agent.write_text(AGENT.format(name=name))
-    agent.chmod(agent.stat().st_mode | stat.S_IXUSR)
     places = ",".join(f"10.177.0.{number}:{1 if number == 1 else 2}" for number in HOSTS)
-    options = ("--host", places, "--prtemca", "plm_ssh_agent", str(agent), "-x", "PYTHONPATH")
+    options = ("--host", places, "--prtemca", "plm_ssh_agent", agent(mark, name), "-x", "PYTHONPATH")
     line = command(4, str(PROGRAM), str(mark), "across_hosts", options=options)
-    inside = ["ip", "netns", "exec", f"{name}1", "unshare", "--uts", "sh", "-c", f'hostname {name}1; exec "$@"', "sh", *line]
     env = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent.parent)}
-    return subprocess.Popen(inside, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(job(name, line), **pipes, text=True, env=env, start_new_session=True)
 
 
 def test_a_cable_is_pulled_and_a_host_dies(name, tmp_path):
-    with start(name, tmp_path) as job:
-        word, *said = job.stdout.readline().split() or ("", job.stderr.read())
+    with start(name, tmp_path) as running:
+        word, *said = running.stdout.readline().split() or ("", running.stderr.read())
         assert word == "seconds", said
         seconds, _, left = said
         once = 2 * 8 * 10**5  # parameters leave by the master's cable once for each of two hosts, not for each of four workers
         assert once <= int(left) < 1.25 * once
         assert once * 8 / (MEGABITS * 10**6) * 0.8 < float(seconds)
-        assert job.stdout.readline() == "cut\n"
+        assert running.stdout.readline() == "cut\n"
         ip("link", "set", f"{name}3c", "down")
-        assert job.stdout.readline() == "lost\n"
+        assert running.stdout.readline() == "lost\n"
         ip("link", "set", f"{name}3c", "up")
-        assert job.stdout.readline() == "joined\n"
+        assert running.stdout.readline() == "joined\n"
         kill_all(f"{name}3", but="sh")  # that stands for ssh, which notices on the master's host that the other end is gone
-        _, errors = job.communicate(timeout=300)
-    assert job.returncode is not None  # 137 or 0: mpiexec's own, where it loses a daemon
+        _, errors = running.communicate(timeout=300)
+    assert running.returncode is not None  # 137 or 0: mpiexec's own, where it loses a daemon
     assert errors
     while ranks(tmp_path):
         time.sleep(0.1)

@@ -36,11 +36,13 @@ def handed(
 
 
 def _rounds(code: Code, seconds: Times, speeds: Times, way: Way, free: Times, carry: bool) -> tuple[Times, Times, Times]:
-    """By the seconds of tasks, or by speeds of workers where these are not empty."""
+    """By the seconds of tasks, or by speeds of workers where these are not empty. All lies row by row in memory: the kernel,
+    which takes long to compile, would be compiled again for every other order."""
     from . import handed_state
     from .handed_kernel import handed_rounds, in_order_rounds
 
     assert code.handing is not None
+    seconds = np.ascontiguousarray(seconds)
     link = way.link[np.argsort(code.messages.worker)]  # one sum a worker
     lasting = handed_state.Way(float(way.word), link, np.argsort(link, kind="stable"), float(way.master.max()))
     if code.handing.in_order:
@@ -70,7 +72,7 @@ def _rules(code: Code) -> Any:
     first = np.arange(code.n) * own.shape[1]
     uneven = bool((table.work != table.work[0]).any())
     unit = 0.0 if uneven else float(table.work[0])
-    task, work, end = table.task[:, part], table.work[part], (first + count).astype(own.dtype)
+    task, work, end = np.ascontiguousarray(table.task[:, part]), table.work[part], (first + count).astype(own.dtype)
     return Rules(part, owner, task, work, uneven, unit, first, count, end, others, how.helpers, how.reserve)
 
 
