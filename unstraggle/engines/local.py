@@ -24,6 +24,7 @@ from ..runtime.roster import Roster
 from ..runtime.words import packed as packed_word
 from ..scheme.code import Code
 from ..scheme.program import packed
+from ..threads import cores
 from .base import Engine, prepared
 from .environment import thread_limits
 from .local_seat import Seat
@@ -142,7 +143,7 @@ class Local:
         elif self._method == "forkserver":
             self._nursery = Nursery(thread_limits(self._threads), own_modules(self.problem), self._start_within)
         self._open_way(code, rooms)
-        self._awake = self._way is not None and len(os.sched_getaffinity(0)) > 2 * (code.n + 1)
+        self._awake = self._way is not None and cores() > 2 * (code.n + 1)
         shared = self._areas, self._letter, slots, self._notes, self._nursery, self._threads, self._way
         cradle = Cradle(code, self.problem, *shared, {} if estate is None else estate.free)
         self._starter = Starter(cradle.birth) if estate is None else estate.starter
