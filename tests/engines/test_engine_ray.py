@@ -92,6 +92,7 @@ RESTARTS = (*scenarios.KILLS, scenarios.a_worker_that_dies_of_its_task_is_an_err
 though the test passes alone: whose fault that is, is not known yet."""
 
 
+@pytest.mark.timeout(2700)  # the contract starts many engines: two minutes as a rule, over 15 beside four busy loops
 @pytest.mark.parametrize(
     "scenario",
     [pytest.param(one, marks=pytest.mark.slow) if one in (*SELDOM, *RESTARTS) else one for one in scenarios.ALL],

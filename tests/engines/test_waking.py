@@ -1,8 +1,6 @@
 """How workers of one machine wake up."""
 
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 
 from unstraggle import Master, codes
 from unstraggle.engines import Local
-from unstraggle.engines.waking import Home
+from unstraggle.engines.waking import Home, yield_to_others
 
 from ..problems import Constant
 from .left_behind import nothing_left_behind
@@ -43,9 +41,12 @@ def test_workers_do_not_interrupt_the_master_when_they_wake_up():
     with Master(codes.uncoded(2), engine):
         policies = [os.sched_getscheduler(pid) for pid in (0, engine.pid(0), engine.pid(1))]
     assert policies == [os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_BATCH]
-    code = "import os, unstraggle.engines.waking as w; w.yield_to_others(); print(os.sched_getscheduler(0) == os.SCHED_IDLE)"
-    others = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)); "
-    assert subprocess.run([sys.executable, "-c", others + code], capture_output=True, text=True).stdout == "True\n"
+
+
+def test_who_has_another_policy_keeps_it(monkeypatch):
+    monkeypatch.setattr(os, "sched_getscheduler", lambda pid: os.SCHED_IDLE)
+    monkeypatch.setattr(os, "sched_setscheduler", lambda *given: pytest.fail("it was given another one"))
+    yield_to_others()
 
 
 @several
@@ -101,10 +102,6 @@ def test_a_processor_that_is_gone_is_nobodys_home(monkeypatch):
     def refuse(pid, mask):
         raise OSError(22, "Invalid argument")
 
-    home = Home(0, n=len(ALL))
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
-    with home:
-        pass
-    monkeypatch.undo()
-    with home:
+    with Home(0, n=len(ALL)):
         assert sorted(os.sched_getaffinity(0)) == ALL

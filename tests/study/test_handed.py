@@ -13,6 +13,7 @@ from unstraggle.scheme.arrivals import Way
 from unstraggle.scheme.code import Code, Messages, Tasks
 from unstraggle.scheme.handing import Handing, OnRequest
 from unstraggle.scheme.rule import Need
+from unstraggle.study import handed_kernel
 from unstraggle.study.handed import handed, replayed, simulated
 
 SETTING = ShiftedExponential(rate=10, shift=0.01)
@@ -81,6 +82,14 @@ def test_simulated_rounds_of_drawn_codes_are_those_of_a_real_round(kind):
         again, sent, _ = replayed(code, seconds, carry, way)
         np.testing.assert_allclose(times, again, rtol=0 if kind == "rounded" else 1e-12, err_msg=f"{seed}")
         assert np.array_equal(sums, sent), seed
+
+
+def test_the_kernel_is_compiled_once_whatever_the_order_of_memory():
+    for code in (example("work_conserving(5, load=3, pieces=3)"), example("work_conserving(1, load=1, pieces=2)")):
+        seconds = durations(code, "task", 4, np.random.default_rng(0))
+        times = [simulated(code, order(seconds), carry=True)[0].tolist() for order in (np.ascontiguousarray, np.asfortranarray)]
+        assert times[0] == times[1]
+    assert len(handed_kernel.handed_rounds.signatures) == 1
 
 
 @pytest.mark.parametrize("helpers", [False, True])

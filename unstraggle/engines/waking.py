@@ -21,8 +21,8 @@ class Home:
 
     Linux now and then wakes two workers on one processor, one after the other, and leaves another one idle for milliseconds: as
     long as a short task takes. So while they wait for orders, workers keep to processors of their own; awake they may go
-    anywhere. Where processors are left, it finds those by itself. Once somebody else decides where this thread runs, and on
-    other systems than Linux, it does nothing.
+    anywhere. Where processors are left, it finds those by itself. Where somebody else has decided on which ones this thread may
+    run, and on other systems than Linux, this does nothing.
     """
 
     def __init__(self, number: int, n: int) -> None:
@@ -36,10 +36,6 @@ class Home:
         self._move(self._own, self._all)
 
     def _move(self, before: set[int], then: set[int]) -> None:
-        if not self._own:
-            return
         with contextlib.suppress(OSError):
-            if os.sched_getaffinity(0) == before:
+            if self._own and os.sched_getaffinity(0) == before:
                 os.sched_setaffinity(0, then)
-                return
-        self._own = set()
