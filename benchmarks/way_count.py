@@ -16,9 +16,9 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from unstraggle.engines import local_worker
-from unstraggle.runtime import gather, master
+from unstraggle.runtime import master, sums
 from unstraggle.runtime.serve import Job, run, share_of
-from unstraggle.torch import Coded, outgoing, replica
+from unstraggle.torch import Coded, replica
 
 from .way_models import perceptron, points
 
@@ -66,7 +66,9 @@ def of_worker(width: int = 1000) -> Counter[str]:
     seen: Counter[str] = Counter()
     with Coded(perceptron(width), nn.CrossEntropyLoss(), points(), scheme="uncoded(2)", batch_size=64, check=False) as run_:
         share = share_of(run_.problem, run_.code, 0, checked=False)
-        worker, job = _worker(share), Job(0, 0, np.array(run_._params()), 0.0)
+        flat, finite = run_._params(), run_._finite
+        assert isinstance(finite, sums.Pass) and finite.fine()  # another thread may have been at it
+        worker, job = _worker(share), Job(0, 0, np.array(flat), 0.0)
         share.problem.stay()  # type: ignore[attr-defined]
         share.problem.grad(job.params, 0)  # makes what is made once
         with Operations(run_.problem.dim, seen), watched(run_.problem.dim, seen):
@@ -129,16 +131,18 @@ def watched(dim: int, seen: Counter[str]) -> Iterator[None]:
 
         return asked
 
-    def out(vectors: Any) -> bool:
-        seen["parameters out, and a look at them"] += sum(len(to) for to, _ in vectors) >= 0.99 * dim
-        return copied(vectors)
+    def begin_sums(self: Any) -> Any:
+        tables = [] if self._long is None else [(self._long.numbers, self._long.size)]
+        every = tables + [(len(one.out), len(one.out) * (1 + len(one.vectors))) for one in self.short]
+        numbers, touched = (sum(column) for column in zip(*every, strict=True))
+        if numbers >= 0.99 * dim:
+            seen["parameters out, and a look at them" if touched == 2 * numbers else "weighted sum"] += 1
+        return began(self)
 
     old_put, old_begin, copyto = local_worker.Worker._put, local_worker.Worker.begin, np.copyto
-    copied, write_over = outgoing.copied, replica.Replica._write_over
+    began, write_over = sums.Sums.begin, replica.Replica._write_over
     with (
-        patch.object(outgoing, "copied", out),
-        patch.object(gather, "settled_sum", count("weighted sum", 0)(gather.settled_sum)),
-        patch.object(gather, "weighted_sum", count("weighted sum", 0)(gather.weighted_sum)),
+        patch.object(sums.Sums, "begin", begin_sums),
         patch.object(master, "finite", count("look at parameters", 0)(master.finite)),
         patch.object(np, "copyto", count("copy", 0)(copyto)),
         patch.object(local_worker.Worker, "_put", put),

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unstraggle.runtime.sums import copied, settled_sum
+from unstraggle.runtime.sums import copies, settled_sum
 
 from .common import REPOSITORY
 
@@ -82,7 +82,7 @@ def main(size: int, computing: float) -> None:
     for step in range(WARM + STEPS):
         model -= 1e-3 * total  # an optimiser's step
         began = time.perf_counter()
-        copied([(sides[step % 2], model)])
+        copies([(sides[step % 2], model)]).begin().fine()
         for ask, _ in workers:
             os.write(ask, bytes([step % 2]))
         last = answered(watch)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unstraggle.latency import ShiftedExponential
+from unstraggle.runtime.sums import Pass
 from unstraggle.statistics import ratio_and_half
 from unstraggle.torch import Coded
 
@@ -145,7 +146,9 @@ def one_pass(setting: Setting) -> dict[str, Any]:
     problem = run.problem.share(0, (0, 1))
     problem.stay()
     params, total = (torch.zeros(problem.dim, device=DEVICE) for _ in range(2))
-    params.copy_(torch.as_tensor(np.array(run._params())))
+    flat, finite = run._params(), run._finite
+    assert isinstance(finite, Pass) and finite.fine()  # another thread may have been at it
+    params.copy_(torch.as_tensor(np.array(flat)))
     whole, rows = slice(0, problem.dim), np.concatenate([run.batches.rows(0, part) for part in (0, 1)])
     batch = [one.to(DEVICE) for one in problem.data.read(0, rows)]
     problem.accumulate(params, 0, whole, 0, 1.0, total)

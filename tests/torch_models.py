@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 
 import unstraggle as us
 from unstraggle.latency import ShiftedExponential
+from unstraggle.runtime.sums import Pass
 
 
 def mlp(dtype=torch.float32, dropout=0.0, seed=1):
@@ -230,3 +231,11 @@ class Widest(nn.Module):
     def forward(self, x):
         self.most = max(self.most, len(x))
         return self.layer(x)
+
+
+def params_of(run):
+    """A copy of what workers would get now."""
+    flat = run._params()
+    if isinstance(run._finite, Pass):
+        run._finite.fine()
+    return np.array(flat)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from unstraggle import Invalid, Master, UnstraggleError, codes, trace
-from unstraggle.engines import Chaos, Local
+from unstraggle.engines import Chaos, Local, base
 from unstraggle.engines import local as local_engine
 from unstraggle.latency import ShiftedExponential
 from unstraggle.problems import LeastSquares
@@ -236,6 +236,14 @@ def test_ctrl_c_in_the_middle_of_a_burial_spoils_nothing(monkeypatch):
         monkeypatch.undo()
         np.testing.assert_allclose(run(master).gradient, 3.0)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("processors, crowded", [(1, True), (2, True), (3, False)])
+def test_it_says_whether_workers_leave_the_master_a_processor(monkeypatch, processors, crowded):
+    monkeypatch.setattr(local_engine, "cores", lambda: processors)
+    with Master(codes.uncoded(2), Local(least_squares(codes.uncoded(2), dim=3))) as master:
+        assert base.crowded(master.engine) is crowded
+        assert master.gradient(np.zeros(3)).exact
 
 
 @pytest.mark.parametrize("dim", [100, 1000, 20_000])

@@ -27,7 +27,7 @@ from torch import nn  # noqa: E402
 from unstraggle.torch import pinned  # noqa: E402
 from unstraggle.torch.berths import Berths  # noqa: E402
 
-from ..torch_models import coded, table  # noqa: E402
+from ..torch_models import coded, params_of, table  # noqa: E402
 from .test_commons import needs_memory  # noqa: E402
 
 KIND = np.dtype("f4")
@@ -53,7 +53,7 @@ class Bench:
     ) -> None:
         self.run = coded(wide(width), nn.CrossEntropyLoss(), table(), scheme=scheme, device=device)
         problem, self.code = self.run.problem, self.run.code
-        self.params = np.array(self.run._params())
+        self.params = params_of(self.run)
         self.params.flags.writeable = False
         self.depot, self.dock = Depot(self.code, problem.dim, KIND), Dock(worker, problem.dim, KIND)
         share = share_of(problem, self.code, worker, checked=not shares)

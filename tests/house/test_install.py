@@ -115,10 +115,11 @@ def test_importing_loads_little(module, heavy):
 def test_kernels_are_cached_and_importing_them_compiles_nothing():
     code = """
 from numba.core.dispatcher import Dispatcher
-from unstraggle.runtime import sums_kernel
+from unstraggle.runtime import mate_kernel, sums_kernel
 from unstraggle.scheme import recovery_times
 from unstraggle.quantizers import cpu_kernels
-found = [v for m in (recovery_times, sums_kernel, cpu_kernels) for v in vars(m).values() if isinstance(v, Dispatcher)]
+modules = recovery_times, sums_kernel, mate_kernel, cpu_kernels
+found = [v for m in modules for v in vars(m).values() if isinstance(v, Dispatcher)]
 print(len(found), sum(len(one.signatures) for one in found), *{type(one._cache).__name__ for one in found})
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

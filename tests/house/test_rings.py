@@ -9,7 +9,7 @@ import unstraggle
 
 ROOT = Path(unstraggle.__file__).parent
 RINGS = [
-    {"errors", "checks", "doors", "randomness", "threads", "blocks", "statistics"},
+    {"errors", "checks", "doors", "randomness", "threads", "addresses", "blocks", "statistics"},
     {"quantizers"},
     {"scheme", "encoders", "codes"},
     {"problems", "trace", "runtime", "engines"},

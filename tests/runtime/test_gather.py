@@ -1,13 +1,16 @@
 """Gather: the factor and the look for numbers that are none ride along, and memory is used again."""
 
+import weakref
+
 import numpy as np
 import pytest
 
 from unstraggle import codes
 from unstraggle.blocks import block_slices
 from unstraggle.runtime.gather import Gather, Scaling
+from unstraggle.runtime.mate import WORTH
 from unstraggle.runtime.message import Message
-from unstraggle.runtime.sums import FEW, LONG, SHORT, _by_hand, _by_numpy, settled_sum
+from unstraggle.runtime.sums import FEW, SHORT, _by_hand, _by_numpy, settled_sum
 
 CODES = [
     codes.uncoded(3),
@@ -34,17 +37,22 @@ def filled(gather, code, dim, spoil=()):
     return code.decoder.weights(np.ones(len(code.messages), bool))
 
 
-@pytest.mark.parametrize("dim", [64, SHORT + 40])
+@pytest.mark.parametrize("place", [-1, 1], ids=["known", "decoded"])
+@pytest.mark.parametrize("dim", [64, SHORT + 40, WORTH])
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
-def test_the_factor_is_that_of_the_head_and_leaves_the_head_alone(code, dim):
+def test_the_factor_is_that_of_the_head_and_leaves_the_head_alone(code, dim, place):
     gather = Gather(code, dim, np.dtype("f4"))
-    plain = gather.finish(filled(gather, code, dim)).copy()
-    seen = []
-    scaling = Scaling(HEAD, lambda head: seen.append(head.copy()) or 1 / 7)
-    found = gather.finish(filled(gather, code, dim), scaling)
-    assert np.array_equal(found[:, :HEAD], plain[:, :HEAD]) and np.array_equal(seen[0], plain[0, :HEAD])
-    np.testing.assert_allclose(found[:, HEAD:], plain[:, HEAD:] / 7, rtol=1e-5, atol=1e-7)
+    plain = gather.finish(filled(gather, code, dim))
     assert gather.finite
+    plain, seen = plain.copy(), []
+    factor = (lambda head: 1 / 7) if place < 0 else lambda head: 1 / 7 / float(head[place])
+    for _ in range(2):  # what was looked up for the first serves for the second
+        scaling = Scaling(HEAD, lambda head: seen.append(head.copy()) or factor(head), known=(1 / 7, place))
+        found = gather.finish(filled(gather, code, dim), scaling)
+        assert gather.finite
+        assert np.array_equal(found[:, :HEAD], plain[:, :HEAD]) and np.array_equal(seen[-1], plain[0, :HEAD])
+        np.testing.assert_allclose(found[:, HEAD:], plain[:, HEAD:] * factor(seen[-1]), rtol=1e-5, atol=1e-7)
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize("dim", [64, SHORT + 40])
@@ -69,8 +77,8 @@ def test_results_are_written_again_only_when_nobody_has_them():
     assert np.array_equal(view, kept[0])
 
 
-@pytest.mark.parametrize("length", [5, SHORT + 3, LONG + 3])
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("length", [5, SHORT + 3, WORTH + 3])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 17])
 def test_one_pass_adds_scales_and_looks(length, count):
     rng = np.random.default_rng(count)
     vectors = [rng.standard_normal(length).astype("f4") for _ in range(count)]
@@ -130,3 +138,31 @@ def test_terms_of_weights_that_are_not_known_are_those_of_the_round():
 def test_of_complex_weights_the_real_part_counts_for_real_vectors(length):
     out = np.ones(length)
     assert settled_sum(out, [2 + 3j, 1.0], [np.ones(length)] * 2, False, 0.5) and out.tolist() == [2.0] * length
+
+
+@pytest.mark.parametrize("code", [codes.uncoded(2), codes.cyclic_repetition(3, s=1)], ids=lambda code: code.name)
+def test_what_was_looked_up_for_a_round_serves_only_where_messages_lie_as_they_did(code):
+    gather, dim = Gather(code, SHORT, np.dtype("f4")), SHORT
+    count, rng = len(code.messages), np.random.default_rng(0)
+    places = [[np.empty(dim, "f4") for _ in range(count)] for _ in range(2)]  # all of them stay
+    for turn in (0, 0, 1, 0, 1):
+        gather.clear()
+        for m in range(count):
+            places[turn][m][:] = rng.standard_normal(dim)
+            gather.add([Message(m, m, 0, 0.0, places[turn][m].view(np.uint8))])
+        weights = code.decoder.weights(np.ones(count, bool))
+        found = gather.finish(weights)
+        assert gather.finite
+        np.testing.assert_allclose(found[0], weights[0] @ np.stack(places[turn]), rtol=1e-4, atol=1e-5)
+
+
+def test_what_was_looked_up_holds_no_memory():
+    gather = Gather(codes.uncoded(2), SHORT, np.dtype("f4"))
+    vectors = [np.ones(SHORT, "f4") for _ in range(2)]
+    gone = [weakref.ref(vector) for vector in vectors]
+    gather.add([Message(m, m, 0, 0.0, vector.view(np.uint8)) for m, vector in enumerate(vectors)])
+    found = gather.finish(np.ones((1, 2)))
+    assert gather.finite and gather._lately
+    gather.clear()
+    del vectors
+    assert (found == 2).all() and [one() for one in gone] == [None, None]

@@ -12,7 +12,8 @@ from unstraggle.latency import Bernoulli, Exponential, Heterogeneous, ShiftedExp
 from unstraggle.problems import LeastSquares, Logistic
 from unstraggle.runtime.events import Joined, Lost
 from unstraggle.runtime.gather import Gather, known_weights
-from unstraggle.runtime.sums import LONG, weighted_sum
+from unstraggle.runtime.mate import WORTH
+from unstraggle.runtime.sums import Pass, weighted_sum
 from unstraggle.testing import BrokenEngine, check_engine
 
 from ..examples import APPROXIMATE_EXAMPLES, EXAMPLES, example
@@ -205,7 +206,7 @@ def test_which_codes_know_their_weights():
     assert known_weights(codes.quantize(codes.fractional_repetition(6, s=2), bits=8, bucket=512)) is None
 
 
-@pytest.mark.parametrize("length", [5, 20_000, LONG + 3])
+@pytest.mark.parametrize("length", [5, 20_000, WORTH + 3])
 @pytest.mark.parametrize("kind", ["f4", "f8"])
 @pytest.mark.parametrize("count", [1, 3, 4, 9])
 def test_weighted_sums(length, kind, count):
@@ -317,3 +318,52 @@ def test_errors_of_a_problem_are_not_masked(code):
     with master, pytest.raises(WorkerFailed, match="the loss of part 1 cannot be computed"):
         for _ in range(3):
             master.gradient(np.zeros(8), step=0)
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+def test_what_can_be_done_meanwhile_is_done_when_there_is_a_processor_for_it(crowded):
+    """While workers compute, or, where they leave none, when the last message has come."""
+
+    class Watched(Virtual):
+        def start(self, order):
+            seen.append("order")
+            super().start(order)
+
+        def next(self, until):
+            seen.append("events")
+            return super().next(until)
+
+    seen, code = [], codes.uncoded(2)
+    engine = Watched(least_squares(code, dim=3), LATENCY, rng=0)
+    engine.crowded = crowded
+    with Master(code, engine) as master:
+        for _ in range(2):
+            seen.clear()
+            estimate = master.gradient(np.zeros(3), meanwhile=lambda: seen.append("meanwhile"))
+            assert estimate.exact and seen.count("meanwhile") == 1 and seen[0] == "order"
+            assert seen.index("meanwhile") == (len(seen) - 1 if crowded else 1)
+
+
+def test_parameters_that_another_thread_writes_are_there_before_workers_have_their_order():
+    code, seen = codes.uncoded(2), []
+    problem = least_squares(code, dim=3)
+    params = np.full(3, np.nan)
+
+    def written():
+        params[:] = 1.0
+        seen.append("written")
+        return True
+
+    class Watched(Virtual):
+        def start(self, order):
+            seen.append(order.params.tolist())
+            super().start(order)
+
+    with Master(code, Watched(problem, LATENCY, rng=0)) as master:
+        found = master.gradient(params, finite=Pass(True, written))
+        assert seen == ["written", [1.0] * 3]
+        np.testing.assert_allclose(found.gradient, problem.gradient(np.ones(3)))
+        with pytest.raises(Invalid, match="parameters must be finite"):
+            master.gradient(params, finite=Pass(True, lambda: False))
+        assert len(seen) == 2, "nobody got an order"
+        np.testing.assert_allclose(master.gradient(params).gradient, problem.gradient(np.ones(3)))

@@ -19,7 +19,7 @@ from unstraggle.torch.batches import KEPT, Dealt
 from unstraggle.torch.reading import Reading
 
 from ..engines.scenarios import until
-from ..torch_models import Noisy, mlp, table
+from ..torch_models import Noisy, mlp, params_of, table
 
 VIRTUAL = {"engine": "virtual", "latency": ShiftedExponential(rate=1.0)}
 
@@ -99,7 +99,7 @@ def test_the_thread_ends_with_what_asked_it():
 def test_samples_of_the_next_step_are_read_before_this_one_ends_and_none_twice(micro):
     dataset = Slow()
     run, problem = worker_of(dataset, micro_batch=micro)
-    params = np.array(run._params())
+    params = params_of(run)
     dataset.read.clear()
     for step in range(3):
         problem.grad(params, 0, step=step)
@@ -110,7 +110,7 @@ def test_samples_of_the_next_step_are_read_before_this_one_ends_and_none_twice(m
 
 def test_a_problem_that_reads_ahead_computes_the_same_also_after_a_jump():
     run, problem = worker_of(Slow())
-    plain, params = worker_of(Slow(), read_ahead=False)[1], np.array(run._params())
+    plain, params = worker_of(Slow(), read_ahead=False)[1], params_of(run)
     problem.prepare()  # nothing to do yet
     for step in (0, 1, 5, 2, 2, 3):
         assert np.array_equal(problem.grad(params, 0, step=step), plain.grad(params, 0, step=step))
@@ -123,7 +123,7 @@ def test_a_problem_that_reads_ahead_computes_the_same_also_after_a_jump():
 def test_errors_of_reading_are_those_of_the_step_that_needs_the_samples():
     dataset = Slow()
     run, problem = worker_of(dataset)
-    params = np.array(run._params())
+    params = params_of(run)
     dataset.missing = rows(run, 1)[:1]
     problem.grad(params, 0, step=0)
     until(lambda: set(dataset.missing) <= set(dataset.read))
@@ -213,7 +213,7 @@ def test_a_pass_asks_for_the_next_samples_before_it_waits_for_the_device(monkeyp
     seen = []
     monkeypatch.setattr(problem._reading, "ask_ahead", lambda: seen.append("ask"))
     monkeypatch.setattr(problem._passes, "look_at_losses", lambda: seen.append("wait"))
-    problem.accumulate(np.array(run._params()), 0, slice(None), 0, 1.0, None)
+    problem.accumulate(params_of(run), 0, slice(None), 0, 1.0, None)
     assert seen == ["ask", "wait"]
 
 

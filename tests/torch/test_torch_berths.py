@@ -14,7 +14,7 @@ from unstraggle.torch.berths import Berths
 from unstraggle.torch.pins import Pins
 from unstraggle.torch.staging import Staging
 
-from ..torch_models import coded, mlp, table
+from ..torch_models import coded, mlp, params_of, table
 
 DIM = 12
 CPU = torch.device("cpu")
@@ -146,7 +146,7 @@ def test_parameters_come_through_pieces_and_are_viewed_where_they_landed(align, 
     monkeypatch.setattr(staging, "PIECE", 64)
     monkeypatch.setattr("unstraggle.torch.draft.alignment", lambda devices, code: align)
     with coded(mlp(), data=table(), scheme="uncoded(2)") as run:
-        problem, params = run.problem, np.array(run._params())
+        problem, params = run.problem, params_of(run)
         params.flags.writeable = False
         expected = [problem.grad(given_, 0) for given_ in (params, 2 * params)]
         problem.stay()

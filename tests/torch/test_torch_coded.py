@@ -34,6 +34,7 @@ from ..torch_models import (
     coded,
     half_square,
     mlp,
+    params_of,
     root_mean_square,
     table,
     weighted_mean,
@@ -662,7 +663,7 @@ def test_a_worker_needs_one_vector_of_gradients_whatever_its_load(scheme, monkey
     zeros = Replica.zeros
     monkeypatch.setattr(Replica, "zeros", lambda self: made.append(zeros(self)) or made[-1])
     with coded(nn.Sequential(*(nn.Linear(6, 6) for _ in range(20)), nn.Linear(6, 3)), scheme=scheme) as run:
-        problem, params, sent = run.problem, run._params(), []
+        problem, params, sent = run.problem, params_of(run), []
         everything = slice(0, problem.dim)
         problem._load(params)
         whole = [problem.grad(params, part, everything, 0) for part in range(4)]
@@ -693,7 +694,7 @@ def test_messages_may_be_made_of_tensors_as_on_an_accelerator(scheme, monkeypatc
             share = Share(
                 run.code.program(0), run.problem, (slice(0, run.problem.dim),), number_type(run.code, run.layout.dtype)
             )
-            job = Job(0, 0, run._params(), time.monotonic())
+            job = Job(0, 0, params_of(run), time.monotonic())
             serve(
                 share,
                 job,

@@ -17,7 +17,7 @@ from unstraggle.problems import Shows
 from unstraggle.runtime.serve import Abandoned, Job, run, share_of
 from unstraggle.torch.leaving import Following
 
-from ..torch_models import Residual, Tied, coded, mlp, table
+from ..torch_models import Residual, Tied, coded, mlp, params_of, table
 
 INPUTS = torch.linspace(-1, 1, 24).view(6, 4)
 
@@ -97,7 +97,7 @@ class Bench:
         options.setdefault("scheme", "uncoded(2)")
         self.run = coded(model or mlp(), nn.CrossEntropyLoss(), table(), **options)
         problem, self.code = self.run.problem, self.run.code
-        self.params = np.array(self.run._params())
+        self.params = params_of(self.run)
         self.dock = Dock(worker, problem.dim, problem.dtype)
         share = pickle.loads(pickle.dumps(share_of(problem, self.code, worker)))
         self.share = self.dock.moor(share) if moored(share.problem, self.code, kind) else share

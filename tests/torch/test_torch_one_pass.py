@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 from unstraggle import Invalid, codes
 from unstraggle.torch.checks import joins, tied
 
-from ..torch_models import Noisy, coded, mlp, table
+from ..torch_models import Noisy, coded, mlp, params_of, table
 
 SCHEMES = ["fractional_repetition(4, s=1)", "uncoded_mmc(4, load=2)", "cyclic_repetition(4, s=1)", "uncoded(4)"]
 
@@ -124,7 +124,7 @@ def test_neighbours_are_joined_where_they_go_into_one_message_alike():
 def test_empty_partitions_have_no_pass():
     with coded(mlp(), data=table(4), scheme="fractional_repetition(4, s=1)", batch_size=2) as run:
         problem, dim = run.problem, run.problem.dim
-        params = np.array(run._params())
+        params = params_of(run)
         for step in range(2):
             apart = sum(problem.accumulate(params, part, slice(0, dim), step, 1.0, None) for part in range(4))
             found = problem.accumulate_all(params, (0, 1, 2, 3), slice(0, dim), step, 1.0, None)
@@ -134,7 +134,7 @@ def test_empty_partitions_have_no_pass():
 def test_gradients_that_are_added_at_once_are_the_same():
     """As on accelerators."""
     with coded(mlp(), data=table(), scheme="uncoded(2)") as run:
-        problem, params = run.problem, np.array(run._params())
+        problem, params = run.problem, params_of(run)
         whole = slice(0, problem.dim)
         expected = [problem.accumulate(params, part, whole, 0, 2.0, None).copy() for part in (0, 1)]
         problem.replica.apart = True

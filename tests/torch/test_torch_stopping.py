@@ -10,7 +10,7 @@ from unstraggle.problems import Stops
 from unstraggle.torch.problem import TorchProblem
 from unstraggle.torch.stopping import heed
 
-from ..torch_models import coded, mlp
+from ..torch_models import coded, mlp, params_of
 
 
 def network():
@@ -89,7 +89,7 @@ def test_a_compiled_model_is_one_layer():
 def test_what_a_pass_that_was_left_has_computed_does_not_count():
     """Gradients of their own, as on an accelerator, were added to those of the next task."""
     with coded(mlp(), scheme="uncoded(2)") as run:
-        problem, params = run.problem, np.array(run._params())
+        problem, params = run.problem, params_of(run)
         expected = problem.grad(params, 0, step=1).copy()
         problem.replica.apart = True
         problem.heed(after(8))  # of 6 layers and 6 parameters

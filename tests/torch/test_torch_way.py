@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 from unstraggle.errors import Invalid
+from unstraggle.runtime.mate import WORTH
 from unstraggle.runtime.serve import Abandoned
+from unstraggle.runtime.sums import Pass
 from unstraggle.torch import outgoing, staging
 from unstraggle.torch.ferry import away
 from unstraggle.torch.layout import layout_of
@@ -17,7 +19,7 @@ from unstraggle.torch.outgoing import Outgoing
 from unstraggle.torch.replica import LARGE
 from unstraggle.torch.staging import Staging
 
-from ..torch_models import coded, mlp, table
+from ..torch_models import coded, mlp, params_of, table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -30,7 +32,7 @@ def within(tensor, array):
 def test_a_worker_views_its_parameters_where_they_stand_and_adds_where_it_is_told():
     with coded(mlp(), data=table(), scheme="uncoded(2)") as run:
         problem = run.problem
-        params, other = (np.array(run._params()) for _ in range(2))
+        params, other = (params_of(run) for _ in range(2))
         params.flags.writeable = False
         expected = problem.grad(params, 0, step=0)
         assert not any(within(p, params) for p in problem.model.parameters())
@@ -75,28 +77,47 @@ def flat_of(model):
     return Outgoing(layout), np.zeros(layout.dim, layout.dtype), list(layout.tensors(model).values()), layout
 
 
+def looked(found):
+    """What a pass has seen when it is over."""
+    return found.fine() if isinstance(found, Pass) else found
+
+
 def assert_written(outgoing, flat, tensors, layout):
     """As torch copies them, whatever the order in memory."""
     pieces = layout.cut(torch.from_numpy(flat), tensors)
     flat[:] = 7
-    found = outgoing.write(flat, tensors)
+    found = looked(outgoing.write(flat, tensors))
     assert all(torch.equal(piece, tensor) for piece, tensor in zip(pieces, tensors, strict=True))
     return found
 
 
-@pytest.mark.parametrize("width", [3, 200])  # 200: long enough for a kernel
+@pytest.mark.parametrize("width", [3, 200, 600])  # 200: long enough for a kernel; 600: for another thread
 def test_outgoing_parameters_are_looked_at_while_they_are_written(width):
     outgoing, flat, tensors, layout = flat_of(nn.Linear(width, width))
     assert assert_written(outgoing, flat, tensors, layout) is True
     with torch.no_grad():
         tensors[-1][0] = float("nan")
-    assert outgoing.write(flat, tensors) is False and np.isnan(flat).any()
+    assert looked(outgoing.write(flat, tensors)) is False and np.isnan(flat).any()
     with torch.no_grad():
         tensors[-1][0] = float("inf")
-    assert outgoing.write(flat, tensors) is False
+    assert looked(outgoing.write(flat, tensors)) is False
     with torch.no_grad():
         tensors[-1][0] = torch.finfo(torch.float32).max
     assert assert_written(outgoing, flat, tensors, layout) is True
+
+
+def test_parameters_that_are_not_finite_are_refused_before_workers_have_their_order():
+    model, data = nn.Linear(600, 300), (torch.randn(20, 600), torch.randn(20, 300))
+    assert sum(p.numel() for p in model.parameters()) * 2 > WORTH
+    with coded(model, nn.functional.mse_loss, data, scheme="uncoded(2)", engine="local", batch_size=10) as run:
+        for value, _ in ((float("nan"), run.backward()), (float("inf"), run.backward())):
+            with torch.no_grad():
+                kept, model.weight[299, 599] = float(model.weight[299, 599]), value
+            with pytest.raises(Invalid, match="parameters must be finite"):
+                run.backward()
+            with torch.no_grad():
+                model.weight[299, 599] = kept
+            assert run.backward().exact
 
 
 def test_outgoing_parameters_may_move_between_steps_and_lie_in_any_order():
@@ -210,7 +231,7 @@ class Reached(nn.Module):
 
 def test_first_gradients_may_be_written_over_what_there_is_and_others_are_added():
     with coded(Reached(), data=table(), scheme="uncoded(2)", check=False) as run:
-        problem, params = run.problem, np.array(run._params())
+        problem, params = run.problem, params_of(run)
         total, whole = np.full(problem.dim, 7, problem.dtype), slice(0, problem.dim)
         assert not problem.overwrite(total)  # nothing is known yet: it wants zeros
         first, second = (problem.grad(params, part) for part in range(2))
@@ -225,7 +246,7 @@ def test_first_gradients_may_be_written_over_what_there_is_and_others_are_added(
 def test_a_pass_that_was_left_spoils_no_gradient_that_is_written_over_it():
     model = nn.Sequential(nn.Linear(6, LARGE // 6 + 1), nn.Linear(LARGE // 6 + 1, 3))
     with coded(model, data=table(), scheme="uncoded(2)") as run:
-        problem, params, whole = run.problem, np.array(run._params()), slice(0, run.problem.dim)
+        problem, params, whole = run.problem, params_of(run), slice(0, run.problem.dim)
         total, other = (np.full(problem.dim, value, problem.dtype) for value in (7, 1))
         expected = problem.grad(params, 0)
         answers = iter([False, False, False, True])
@@ -243,7 +264,7 @@ def test_a_pass_that_was_left_spoils_no_gradient_that_is_written_over_it():
 
 def test_a_slice_is_added_to_zeros():
     with coded(mlp(), data=table(), scheme="uncoded(2)") as run:
-        problem, params, where = run.problem, np.array(run._params()), slice(3, 40)
+        problem, params, where = run.problem, params_of(run), slice(3, 40)
         expected = np.array(problem.grad(params, 0, where))
         total = np.full(37, 7, problem.dtype)
         assert problem.overwrite(total)

@@ -104,7 +104,7 @@ def test_a_device_adds_as_the_host_does(code):
     host = Gather(code, dim, np.dtype("f4"))
     there = DeviceGather(code, dim, [torch.from_numpy(one) for one in numbers])
     got = np.arange(len(numbers)) % 4 != 1 if len(numbers) == 5 and code.load > 1 else np.ones(len(numbers), bool)
-    scaling = Scaling(2, lambda head: 1 / float(head[1]))
+    scaling = Scaling(2, lambda head: 1 / float(head[1]), known=(1.0, 1))
     found = []
     for gather in (host, there):
         for m in np.flatnonzero(got):
@@ -211,7 +211,7 @@ def test_workers_on_several_devices_pass_through_their_own():
 
 def test_what_a_device_said_of_a_round_is_gone_in_the_next():
     """The report of a gradient that was not finite is used again, as zeros; one of another size is made anew."""
-    gather, scaling = DeviceGather(codes.uncoded(2), 4, [torch.zeros(4)] * 2), Scaling(1, lambda head: 1.0, known=(1.0, -1))
+    gather, scaling = DeviceGather(codes.uncoded(2), 4, [torch.zeros(4)] * 2), Scaling(1, lambda head: 1.0)
     seen = []
 
     def launch(out, report, *given, looks, **options):

@@ -113,6 +113,11 @@ class Keeps(Protocol):
     def keeps(self) -> bool: ...
 
 
+def crowded(engine: Engine) -> bool:
+    """Whether its workers leave no processor to the master: what he does while they compute, one of them waits for."""
+    return bool(getattr(engine, "crowded", False))
+
+
 def keeps(engine: Engine) -> bool:
     """Whether messages of an engine can be fetched."""
     return isinstance(engine, Keeps) and engine.keeps and tells(engine)

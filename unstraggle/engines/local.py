@@ -144,6 +144,7 @@ class Local:
             self._nursery = Nursery(thread_limits(self._threads), own_modules(self.problem), self._start_within)
         self._open_way(code, rooms)
         self._awake = self._way is not None and cores() > 2 * (code.n + 1)
+        self.crowded = self._way is None and cores() <= code.n
         shared = self._areas, self._letter, slots, self._notes, self._nursery, self._threads, self._way
         cradle = Cradle(code, self.problem, *shared, {} if estate is None else estate.free)
         self._starter = Starter(cradle.birth) if estate is None else estate.starter

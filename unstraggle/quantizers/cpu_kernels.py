@@ -19,6 +19,7 @@ from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ..addresses import bytes_at, load, settle, store
 from .layout import BLOCK, BLOCK_STRIDE, FULL, HUGE, LANE_KEYS, LANES, MIX32, MIX64, ROW_KEYS, ROWS, TINY
 
 BYTES = 4 * LANES
@@ -43,18 +44,6 @@ def splat(b: Any, value: Any) -> Any:
     """A scalar in all lanes."""
     nothing = ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined)
     return b.shuffle_vector(b.insert_element(nothing, value, WORD(0)), nothing, const(0))
-
-
-def load(b: Any, kind: Any, address: Any, offset: int = 0, align: int = 4) -> Any:
-    pointer = b.inttoptr(b.add(address, INT(offset)), kind.as_pointer())
-    return b.load(pointer, align=align)
-
-
-def store(b: Any, value: Any, address: Any, offset: int = 0, align: int = 4, stream: bool = False) -> None:
-    """stream: past the caches, which saves reading what is overwritten."""
-    done = b.store(value, b.inttoptr(b.add(address, INT(offset)), value.type.as_pointer()), align=align)
-    if stream:
-        done.set_metadata("nontemporal", b.module.add_metadata([WORD(1)]))
 
 
 def join(b: Any, high: Any, low: Any, shift: int) -> Any:
@@ -246,13 +235,6 @@ def square_block(context, x):
     return signature, generate
 
 
-@intrinsic
-def bytes_at(context, address):
-    """An address as a pointer to bytes."""
-    kind = types.CPointer(types.uint8)
-    return kind(types.int64), lambda context, b, signature, args: b.inttoptr(args[0], context.get_value_type(kind))
-
-
 @njit(nogil=True, cache=True)
 def floats(address, count):
     return carray(bytes_at(address), (4 * count,)).view(np.float32)
@@ -376,17 +358,6 @@ def add_plain(out, first, last, sources, factors, fresh):
             values, factor = floats(sources[message] + offset, BLOCK), factors[0, message]
             for i in range(BLOCK):
                 sums[i] = (np.float32(0) if fresh and message == 0 else sums[i]) + values[i] * factor
-
-
-@intrinsic
-def settle(context):
-    """What was stored past the caches is there for other threads and processes."""
-
-    def generate(context, b, signature, arguments):
-        b.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), generate
 
 
 @lru_cache(maxsize=64)

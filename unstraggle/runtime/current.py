@@ -31,7 +31,7 @@ log = logging.getLogger("unstraggle")
 class Current:
     """The round that is running: events from the engine to the `Round`, its instructions to the engine, payloads to the sum.
 
-    Workers have their order. outside: seconds between the last round and this one.
+    outside: seconds between the last round and this one. beside: what is done while the last messages are added up.
     """
 
     def __init__(
@@ -42,9 +42,11 @@ class Current:
         order: Order,
         log: Log,
         outside: float,
+        beside: Callable[[], None],
     ) -> None:
         self._engine, self._gather, self.round, self._order, self._log = engine, gather, round, order, log
-        self._outside, self._senders = outside, round.code.messages.worker
+        self._outside, self._beside, self._senders = outside, beside, round.code.messages.worker
+        self._first = round.begin()
         self.taken: list[Message] = []
         self._until: float | None = None
         self.bytes = 0
@@ -52,7 +54,7 @@ class Current:
     def run(self, interrupts: Interrupts, look: float, meanwhile: Callable[[], None]) -> None:
         """Take events until the round is over. look: seconds between two looks for interrupts. meanwhile: what to do first."""
         self._log.begin(self.round)
-        self._follow((), self.round.begin())
+        self._follow((), self._first)
         meanwhile()
         while self.round.open:
             incoming = self._engine.next(self._pause(look))
@@ -118,15 +120,20 @@ class Current:
 
     # When it is over
 
-    def estimate(self, scaling: Scaling | None = None) -> Estimate:
-        """Decode what there is, as the round says. While a device may be at it, the record is written."""
+    def settle(self, scaling: Scaling | None = None) -> None:
+        """Begin to decode what there is, as the round says."""
+        skipped = self.round.state is State.SKIPPED
+        self._tracks = self._nothing() if skipped else self._gather.finish(self.round.decoded.weights, scaling)
+
+    def estimate(self) -> Estimate:
+        """What is decoded. While a device or another thread may be at it, the record is written."""
+        self._beside()
         round, skipped = self.round, self.round.state is State.SKIPPED
-        tracks = self._nothing() if skipped else self._gather.finish(round.decoded.weights, scaling)
         done, exact, record = computed(self.taken, round.code), not skipped and round.exact, self._record()
         busy, wait = set(self._senders[round.pending].tolist()), float(round.clock if round.time is None else round.time)
         fine = skipped or self._gather.finite or self._say_it_is_not_finite()
         return Estimate(
-            tracks=tracks,
+            tracks=self._tracks,
             computed=np.array(done),
             exact=exact and fine,
             finite=fine,
@@ -171,18 +178,16 @@ class Current:
 
     def _arrivals(self) -> NDArray[np.float64]:
         times = np.full(len(self.round.got), np.inf)
-        times[self._rows()] = np.fromiter(map(attrgetter("time"), self.taken), np.float64, len(self.taken))
+        for one in self.taken:
+            times[one.index] = one.time
         return times
 
     def starts(self) -> NDArray[np.float64]:
         """(M,) when the tasks of each message were begun, where it says so; else the start of the round."""
         times = np.zeros(len(self.round.got))
-        times[self._rows()] = [one.times[0] if one.times else 0.0 for one in self.taken]
+        for one in self.taken:
+            times[one.index] = one.times[0] if one.times else 0.0
         return times
-
-    def _rows(self) -> NDArray[np.int64]:
-        """The rows of the code's table of the messages that were taken."""
-        return np.fromiter(map(attrgetter("index"), self.taken), np.int64, len(self.taken))
 
     def _nothing(self) -> NDArray[Any]:
         return np.zeros((1, self._engine.problem.dim), self._engine.problem.dtype)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..scheme.code import Code
 from . import frame
 from .message import Message
 from .payload import number_type, payload_sizes
-from .sums import finite, settled_sum, weighted_sum
+from .sums import Pass, Sum, Sums, address, finite, weighted_sum
 
 AT_ONCE, CODED_AT_ONCE = 4, 16
 """Plain vectors, and payloads of codecs, added in one pass: one at a time, the sum would be read and written as often."""
@@ -41,17 +42,17 @@ OURS = 2
 
 @dataclass(frozen=True)
 class Scaling:
-    """What a gradient is multiplied by from coordinate `head` on, while it is added up. of: the factor, from those before it,
-    which are decoded first.
+    """What a gradient is multiplied by from coordinate `head` on, while it is added up: a, over the number that is decoded at a
+    coordinate before that, or a where place is -1; known is (a, place).
 
-    looks: of how many of those before it `of` knows, by default all. known: (a, place): what it will say, a over the number at
-    that coordinate, or a where place is -1; so that a device need not wait until somebody has read it.
+    of: gives that factor, and hears the numbers before `head` once they are decoded, or the first of them. looks: how many it
+    wants to hear, by default all.
     """
 
     head: int
     of: Callable[[Any], float]
     looks: int | None = None
-    known: tuple[float, int] | None = None
+    known: tuple[float, int] = (1.0, -1)
 
 
 class Gather:
@@ -60,8 +61,6 @@ class Gather:
     Memory besides the payloads, which stay where the engine has them: (tracks, dim) for the result. Where weights are known in
     advance, messages have places, copies the same one; some neighbours are added once they and all before them are there, but
     the last of them at the end: then the factor is known, and whether all is finite is seen in the same pass.
-
-    finite: whether the last result was.
     """
 
     def __init__(self, code: Code, dim: int, dtype: np.dtype[Any]) -> None:
@@ -74,10 +73,10 @@ class Gather:
         self._plain, self._codecs = code.messages.plain.tolist(), code.messages.codec
         self._all_plain = all(self._plain)
         self._known_terms: dict[tuple[int, ...], Terms] = {}
+        self._lately: dict[Any, Sums] = {}
         self._kinds = kinds(code.messages.codec)
         self._at_once = AT_ONCE if self._all_plain else CODED_AT_ONCE
         self._buffers: list[NDArray[Any]] = []
-        self.finite = True
         self._unsealed = [not sealed(codec) for codec in self._codecs]
         known = known_weights(code)
         self._known: Rows | None = None if known is None else known[0].tolist()
@@ -93,6 +92,7 @@ class Gather:
         self._next = 0
         self._begun: set[tuple[int, int]] = set()
         self._total: Any = None
+        self._settled = Pass(True)
 
     def check(self, message: Message) -> None:
         """Refuse a message that is not what the code says, or was changed on its way."""
@@ -118,20 +118,25 @@ class Gather:
             self._advance()
 
     def finish(self, weights: NDArray[Any], scaling: Scaling | None = None) -> NDArray[Any]:
-        """(tracks, dim) the decoded gradient; its memory is not used again while anybody has it. weights: (tracks, M)."""
+        """(tracks, dim) the decoded gradient, which may still be added up: `finite` waits. Its memory is not used again while
+        anybody has it. weights: (tracks, M)."""
         while self._next + self._at_once < self._places:
             self._advance()
         last = sorted(self._vectors) if self._known is None else self._there()
         rows = weights.tolist() if self._known is None else self._known
         total = self._begin(rows)
         settle = self._settle_plain if self._all_plain else self._settle_coded
-        settle(rows, last, scaling or Scaling(0, lambda head: 1.0))
-        self._total = None
+        self._settled = settle(rows, last, scaling or Scaling(0, lambda head: 1.0))
         return total
 
+    @property
+    def finite(self) -> bool:
+        """Whether the last result is, once it is there."""
+        return self._settled.fine()
+
     def coming(self) -> NDArray[Any] | None:
-        """Where the result of the round that runs will be; None where that is not known yet."""
-        return None if self._known is None else self._begin(self._known)
+        """Where the result of the round is, or will be; None where that is not known yet."""
+        return self._total if self._known is None else self._begin(self._known)
 
     def broken(self, messages: Sequence[Message]) -> list[int]:
         """The workers in whose numbers there is NaN or infinity; codecs refuse to send such."""
@@ -196,40 +201,52 @@ class Gather:
                 found[track, block] = here, {m: row[m] for m in here}
         return found
 
-    def _settle_plain(self, rows: Rows, last: list[int], scaling: Scaling) -> None:
-        """Add the last messages: first what the factor depends on, then the rest with it, and look whether all is finite."""
-        terms, head = self._terms(rows, last), slice(0, scaling.head)
-        fine = [self._blend(place, *term, head, 1.0) for place, term in terms.items()]
-        factor, rest = scaling.of(self._total[0, head]), slice(scaling.head, self._dim)
-        fine += [self._blend(place, *term, rest, factor) for place, term in terms.items()]
-        self.finite = all(fine)
-        for m in last:
-            del self._vectors[m]
+    def _settle_plain(self, rows: Rows, last: list[int], scaling: Scaling) -> Pass:
+        """Add the last messages, and look whether all is finite: in one pass, unless the factor depends on what other blocks or
+        tracks do not have, or on what was added before."""
+        terms, head = self._terms(rows, last), self._total[0, : scaling.head]
+        vectors = {m: self._vectors.pop(m) for m in last}
+        if scaling.known[1] < 0 or (len(terms) == 1 and not self._begun):
+            every = self._whole_sums(rows, terms, vectors, scaling).begin()
+            return Pass(True, partial(_told, every, scaling, head), (self._total, vectors))
+        fine = Sums(self._sums(terms, vectors, slice(0, scaling.head))).begin().fine()
+        rest = Sums(self._sums(terms, vectors, slice(scaling.head, self._dim), (scaling.of(head), -1)))
+        return Pass(fine, rest.begin().fine)
 
-    def _blend(self, place: tuple[int, int], used: list[int], weights: dict[int, float], among: slice, factor: float) -> bool:
-        """Add the last messages of a block to those coordinates of it that are among some; whether they are finite then."""
-        (track, block), fresh = place, place not in self._begun
-        where = self._slices[block]
-        begin, end = max(where.start, among.start), min(where.stop, among.stop)
-        if end <= begin:
-            return True
-        out = self._total[track, begin:end]
-        if used:
-            vectors = [self._vectors[m][begin - where.start : end - where.start] for m in used]
-            return settled_sum(out, list(weights.values()), vectors, fresh, factor)
-        if fresh:
-            out[:] = 0
-        elif factor != 1:
-            out *= factor
-        return finite(out)
+    def _whole_sums(self, rows: Rows, terms: Terms, vectors: dict[int, Any], scaling: Scaling) -> Sums:
+        """Sums of whole blocks; where weights are known, those of a round before in which all lay where it lies now."""
+        sums = partial(self._sums, terms, vectors, slice(0, self._dim), scaling.known, scaling.head)
+        if rows is not self._known or self._begun:
+            return Sums(sums())
+        key = *vectors, *map(address, (self._total, *vectors.values())), scaling.head, scaling.known
+        found = self._lately.get(key) or Sums(sums(), hold=False)
+        if not found.short:
+            if len(self._lately) >= REMEMBERED:
+                self._lately.clear()
+            self._lately[key] = found
+        return found
 
-    def _settle_coded(self, rows: Rows, last: list[int], scaling: Scaling) -> None:
+    def _sums(
+        self, terms: Terms, vectors: dict[int, Any], among: slice, known: tuple[float, int] = (1.0, -1), head: int = 0
+    ) -> list[Sum]:
+        """What adds messages to those coordinates that are among some. known: of a `Scaling`, for those from `head` on."""
+        found = []
+        for (track, block), (used, weights) in terms.items():
+            where = self._slices[block]
+            begin, end = max(where.start, among.start), min(where.stop, among.stop)
+            if begin < end:
+                some = [vectors[m][begin - where.start : end - where.start] for m in used]
+                out, fresh = self._total[track, begin:end], (track, block) not in self._begun
+                found.append(Sum(out, list(weights.values()), some, fresh, known[0], max(0, head - begin), known[1]))
+        return found
+
+    def _settle_coded(self, rows: Rows, last: list[int], scaling: Scaling) -> Pass:
         """The same for codecs, which know no factor."""
         self._flush(rows, last)
         factor = scaling.of(self._total[0, : scaling.head])
         if factor != 1:
             self._total[:, scaling.head :] *= factor
-        self.finite = finite(self._total)
+        return Pass(finite(self._total))
 
     def _places_of(self, row: int) -> list[tuple[int, int]]:
         """The (track, block) places that a row of weights is for: all blocks of a track, or one where messages mix blocks."""
@@ -263,6 +280,13 @@ class Gather:
     def _read(self, message: Message) -> Any:
         where = self._slices[self._blocks[message.index]]
         return self._codecs[message.index].check(message.payload, where.stop - where.start)
+
+
+def _told(settled: Pass, scaling: Scaling, head: NDArray[Any]) -> bool:
+    """Wait for a sum whose factor was known, and let others know what it depends on; whether all is finite."""
+    fine = settled.fine()
+    scaling.of(head)
+    return fine
 
 
 def kinds(codecs: Sequence[Codec]) -> list[int]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..doors import door
-from ..engines.base import Engine, Lends, Sampled, require_keeps, require_tells
+from ..engines.base import Engine, Lends, Sampled, crowded, require_keeps, require_tells
 from ..errors import Invalid
 from ..scheme.code import Code
 from ..scheme.noise import require_digits
@@ -32,11 +32,14 @@ from .message import Order
 from .recorder import Recorder
 from .round import Round
 from .states import Shortfall, State
-from .sums import finite
+from .sums import Pass, finite
 from .terms import Terms, Transfer, require_transfer
 
-Finite = bool | Callable[[], bool] | None
-"""Whether parameters are finite: known, to be asked for, or nobody has looked."""
+Finite = bool | Pass | Callable[[], bool] | None
+"""Whether parameters are finite: known, or to be asked (where a pass still writes them, before workers have their order), or
+nobody has looked."""
+Todo = Callable[[], None]
+"""What is to be done at some time."""
 REMEMBERED = 100
 """Rounds from which the usual time is learned."""
 LEARNED = 5
@@ -47,6 +50,10 @@ FIRST_REMIND = 30.0
 """Seconds after which they are told while the usual time is not known."""
 FIRST_LIMIT = 1.0
 """Seconds after which a patient master that waits asks again while the usual time is not known; then twice that, and so on."""
+
+
+def _nothing() -> None:
+    """Nothing is to be done."""
 
 
 @door
@@ -127,23 +134,28 @@ class Master:
         delays: NDArray[np.float64] | None = None,
         context: bytes = b"",
         scaling: Scaling | None = None,
-        meanwhile: Callable[[], None] | None = None,
+        meanwhile: Callable[[], None] = _nothing,
         finite: Finite = None,
     ) -> Estimate:
         """The gradient at params (dim,). step: seeds what the problem draws, by default the number of the round.
 
         context: what else workers must know in this round, for problems that listen (`problems.Listens`). scaling: what the
         gradient is multiplied by while messages are added up, so that nobody passes over it for that alone. meanwhile: called
-        once workers have their order, for what can be done before they answer. finite: whether the parameters are, where that
-        was seen while they were written; or who is to be asked once workers have their order, since a device may still look.
+        once workers have their order, for what can be done before they answer; where they leave no processor for that, while
+        the last messages are added up. finite: whether the parameters are, where that is seen while they are written; or who is
+        to be asked once workers have their order, since a device may still look.
         """
         if not self._busy.acquire(blocking=False):
             raise Invalid("A master computes one gradient at a time, but another thread is in one. Use one master per thread.")
         try:
+            first, beside = (_nothing, meanwhile) if crowded(self.engine) else (meanwhile, _nothing)
             with Interrupts() as interrupts:
-                asked, known = (finite, True) if callable(finite) else (None, finite)
+                known = True if callable(finite) or isinstance(finite, Pass) else finite
                 order = self._order(_checked(params, self.engine, known), step, delays, context)
-                return self._gradient(order, scaling, partial(_meanwhile, asked, meanwhile), interrupts)
+                outside = self._outside()
+                current = self._round(order, outside, finite, first, beside, interrupts)
+                current.settle(scaling)
+            return self._estimate(current, order, outside)
         finally:
             self._busy.release()
 
@@ -169,26 +181,38 @@ class Master:
         hold = self._holding.hold if changed is None and not pull else None
         return Order(number, number if step is None else step, values, None, delays, changed, context, hold, pull)
 
-    def _gradient(
-        self, order: Order, scaling: Scaling | None, meanwhile: Callable[[], None], interrupts: Interrupts
-    ) -> Estimate:
-        number, changed, pull, code = order.round, order.code, order.pull, order.code or self.code
-        outside = self._outside()
+    def _round(
+        self, order: Order, outside: float, finite: Finite, first: Todo, beside: Todo, interrupts: Interrupts
+    ) -> Current:
+        """A round, from its order to its end. first: what to do while workers compute; beside: while it is added up."""
+        self._gather(order.code or self.code).clear()
+        prepared = None
+        if isinstance(finite, Pass):  # another thread still writes what workers read
+            prepared = self._current(order, outside, beside)
+            _require_finite(finite.fine())
         try:
-            self._gather(code).clear()
-            self.engine.start(order)  # first of all: the rest is done while workers compute
-            round = Round(code, self.stop, number, self._terms())
-            current = Current(self.engine, self._gather(code), round, order, self._log, outside)
-            self._run(current, meanwhile, interrupts)
+            self.engine.start(order)  # the rest is done while workers compute
+            current = prepared or self._current(order, outside, beside)
+            self._run(current, partial(_meanwhile, None if prepared else finite, first), interrupts)
         except BaseException:
             self._left = None if self._sampled else -outside  # the next round counts its time, too
-            self.engine.cancel(number, tuple(range(self.code.n)))
+            self.engine.cancel(order.round, tuple(range(self.code.n)))
             raise
-        estimate = self._seen = current.estimate(scaling)
+        return current
+
+    def _current(self, order: Order, outside: float, beside: Todo) -> Current:
+        """A round that nobody knows of yet."""
+        code = order.code or self.code
+        round = Round(code, self.stop, order.round, self._terms())
+        return Current(self.engine, self._gather(code), round, order, self._log, outside, beside)
+
+    def _estimate(self, current: Current, order: Order, outside: float) -> Estimate:
+        """What came of a round."""
+        estimate = self._seen = current.estimate()
         self._left = estimate.wall - outside
-        if self._holding.after and changed is None and not pull and round.state is State.DONE:
+        if self._holding.after and order.code is None and not order.pull and current.round.state is State.DONE:
             self._holding.learn(estimate.arrivals, current.starts(), estimate.wait)
-        self._recorder.add(estimate, current.taken, code)
+        self._recorder.add(estimate, current.taken, order.code or self.code)
         return estimate
 
     def _outside(self) -> float:
@@ -196,7 +220,7 @@ class Master:
         left, self._left = self._left, None
         return 0.0 if left is None else max(0.0, self.engine.clock() - left)
 
-    def _run(self, current: Current, meanwhile: Callable[[], None], interrupts: Interrupts) -> None:
+    def _run(self, current: Current, meanwhile: Todo, interrupts: Interrupts) -> None:
         try:
             current.run(interrupts, math.inf if self._sampled else LOOK, meanwhile)
         finally:
@@ -264,12 +288,11 @@ def _checked(params: NDArray[Any], engine: Engine, fine: bool | None = None) -> 
     return values
 
 
-def _meanwhile(finite: Callable[[], bool] | None, more: Callable[[], None] | None) -> None:
+def _meanwhile(finite: Finite, more: Todo) -> None:
     """What is done while workers compute."""
-    if finite is not None:
+    if callable(finite):
         _require_finite(finite())
-    if more is not None:
-        more()
+    more()
 
 
 def _require_finite(fine: bool) -> None:

@@ -1,16 +1,15 @@
-"""Linear combinations of long vectors, in one pass over memory."""
+"""Linear combinations of long vectors, in one pass over memory, beside which Python may go on."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from itertools import compress
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ..threads import cores, pool
 
 FEW = 8
 """Coordinates that are added up sooner than NumPy begins."""
@@ -18,11 +17,66 @@ FEW = 8
 SHORT = 1 << 14
 """Coordinates below which NumPy is as good as a kernel, which takes a second to load."""
 
-PIECE = 1 << 17
-"""Coordinates that are summed at a time."""
+KINDS = "<f4", "<f8"
+"""Types of numbers that kernels take."""
 
-LONG = 1 << 20
-"""Coordinates from which on two threads share the work: while the last messages are added, workers are idle."""
+ALONE: list[complex] = [1.0]
+"""Weights of a sum that is a copy."""
+
+
+class Sum(NamedTuple):
+    """out = sum of weights[i] * vectors[i], and out as it was if not fresh; its real part, added up in float64.
+
+    From coordinate `head` on it is multiplied by a factor; that is divided by the sum at coordinate `under`, unless that is -1.
+    """
+
+    out: NDArray[Any]
+    weights: Sequence[complex]
+    vectors: Sequence[NDArray[Any]]
+    fresh: bool = True
+    factor: float = 1.0
+    head: int = 0
+    under: int = -1
+
+
+class Pass:
+    """A pass over memory, which may still go on. rest: does what is left of it, and tells whether its numbers are finite. held:
+    what must be there until then."""
+
+    def __init__(self, fine: bool, rest: Callable[[], bool] | None = None, held: Any = None) -> None:
+        self._fine, self._rest, self._held = fine, rest, held
+
+    def fine(self) -> bool:
+        """Wait until it is done; whether all numbers are finite."""
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            self._fine = rest() and self._fine
+            self._held = None
+        return self._fine
+
+    def __del__(self) -> None:
+        """Nobody has asked, but it must be over before its memory goes."""
+        self.fine()
+
+
+class Sums:
+    """Sums that are begun together, the long ones in one pass; what is looked up for that serves as often as they are.
+
+    hold: whether their vectors are to be kept; else whoever begins them has to.
+    """
+
+    def __init__(self, sums: Sequence[Sum], hold: bool = True) -> None:
+        alike = [_alike(one, sums[0].out.dtype) for one in sums]
+        long = sum(len(one.out) for one in compress(sums, alike)) >= SHORT
+        self.short = [one for one, fits in zip(sums, alike, strict=True) if not fits or not long]
+        self._long = _mate().Table(list(compress(sums, alike))) if long else None
+        self._held = sums if hold else None
+
+    def begin(self) -> Pass:
+        """Vectors, and what is made of them, must stay as they are until the pass is `fine`."""
+        rest = None if self._long is None else _mate().begin(self._long)
+        at_once = [_at_once(one) for one in self.short]  # all of them
+        return Pass(all(at_once), rest, self._held)
 
 
 def weighted_sum(
@@ -33,10 +87,7 @@ def weighted_sum(
     >>> weighted_sum(np.empty(2), [2.0, -1.0], [np.array([1.0, 2.0]), np.array([0.5, 0.5])])
     array([1.5, 3.5])
     """
-    if _by_kernels(out, vectors):
-        _by_threads(out, weights, vectors, fresh, 1.0)
-    else:
-        _by_numpy(out, weights, vectors, fresh, 1.0)
+    settled_sum(out, weights, vectors, fresh)
     return out
 
 
@@ -49,27 +100,23 @@ def settled_sum(
     >>> settled_sum(out, [2.0], [np.array([1.0, np.inf])], fresh=False, factor=0.5), out
     (False, array([1.5, inf]))
     """
-    if len(out) <= FEW and _by_hand(out, weights, vectors, fresh, factor):
-        return True
-    if _by_kernels(out, vectors):
-        return _by_threads(out, weights, vectors, fresh, factor)
-    _by_numpy(out, weights, vectors, fresh, factor)
-    return finite(out)
+    one = Sum(out, weights, vectors, fresh, factor)
+    return _at_once(one) if len(out) < SHORT else Sums([one]).begin().fine()
 
 
-def copied(vectors: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> bool:
-    """Copy vectors, each a pair (to, from) of one type, in one pass. Gives whether every number is finite.
+def copies(vectors: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Sums:
+    """Copies of vectors, each a pair (to, from) of one type.
 
     >>> out = np.zeros(2)
-    >>> copied([(out[:1], np.ones(1)), (out[1:], np.array([np.nan]))]), out
+    >>> copies([(out[:1], np.ones(1)), (out[1:], np.array([np.nan]))]).begin().fine(), out
     (False, array([ 1., nan]))
     """
-    if sum(len(out) for out, _ in vectors) >= SHORT:
-        fine = [_by_threads(out, [1.0], [values], True, 1.0) for out, values in vectors]
-        return all(fine)
-    for out, values in vectors:
-        np.copyto(out, values)
-    return all(finite(values) for _, values in vectors)
+    return Sums([Sum(to, ALONE, [values]) for to, values in vectors])
+
+
+def address(vector: NDArray[Any]) -> int:
+    """Where the numbers of a vector begin."""
+    return int(vector.__array_interface__["data"][0])
 
 
 def finite(values: Any) -> bool:
@@ -84,14 +131,33 @@ def finite(values: Any) -> bool:
     return bool(np.isfinite(values).all() if isinstance(values, np.ndarray) else values.isfinite().all())
 
 
+def _at_once(one: Sum) -> bool:
+    """Make a short sum; whether it is finite."""
+    if len(one.out) <= FEW and _by_hand(*one):
+        return True
+    _by_numpy(*one)
+    return finite(one.out)
+
+
 def _by_hand(
-    out: NDArray[Any], weights: Sequence[complex], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float
+    out: NDArray[Any],
+    weights: Sequence[complex],
+    vectors: Sequence[NDArray[Any]],
+    fresh: bool,
+    factor: float,
+    head: int = 0,
+    under: int = -1,
 ) -> bool:
     """The same where all is real and finite; else nothing is written, and False."""
     total = [0.0] * len(out) if fresh else out.tolist()
     for weight, vector in zip(weights, vectors, strict=True):
         total = [so_far + weight * number for so_far, number in zip(total, vector.tolist(), strict=True)]
-    settled, limit = [factor * number for number in total], float(np.finfo(out.dtype).max)
+    limit = float(np.finfo(out.dtype).max)
+    if under >= 0:
+        if not abs(total[under]) <= limit or not (below := float(out.dtype.type(total[under]))):
+            return False
+        factor /= below
+    settled = [*total[:head], *(factor * number for number in total[head:])]
     if any(isinstance(number, complex) or not abs(number) <= limit for number in settled):
         return False
     out[:] = settled
@@ -99,13 +165,23 @@ def _by_hand(
 
 
 def _by_numpy(
-    out: NDArray[Any], weights: Sequence[complex], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float
+    out: NDArray[Any],
+    weights: Sequence[complex],
+    vectors: Sequence[NDArray[Any]],
+    fresh: bool,
+    factor: float,
+    head: int = 0,
+    under: int = -1,
 ) -> None:
+    if fresh and weights is ALONE:
+        out[:] = vectors[0]
+        return
     total = np.zeros(len(out)) if fresh else out.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for weight, vector in zip(weights, vectors, strict=True):
             total += (weight * vector.astype(_wide(vector.dtype), copy=False)).real
-        out[:] = total if factor == 1 else factor * total
+        total[head:] *= factor if under < 0 else factor / np.float64(out.dtype.type(total[under]))
+        out[:] = total
 
 
 @cache
@@ -114,53 +190,14 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.result_type(dtype, np.float64)
 
 
-def _by_kernels(out: NDArray[Any], vectors: Sequence[NDArray[Any]]) -> bool:
-    """Whether kernels can do it: of real vectors, which are all they take, the real part of a weight is what counts."""
-    return len(out) >= SHORT and _alike(vectors)
-
-
-def _by_threads(
-    out: NDArray[Any], numbers: Sequence[complex], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float
-) -> bool:
-    """One pass, by two threads where it is long. Up to four vectors at once, else piece by piece of the sum."""
-    weights = [float(number.real) for number in numbers]
-    run: Callable[..., bool] = _blended if len(vectors) <= 4 else _in_pieces
-    if len(out) < LONG or cores() == 1:
-        return run(out, weights, vectors, fresh, factor)
-    halves = slice(0, len(out) // 2), slice(len(out) // 2, len(out))
-    cut = [(out[half], weights, [vector[half] for vector in vectors], fresh, factor) for half in halves]
-    return all(list(pool(2).map(lambda these: run(*these), cut)))
-
-
-def _blended(out: NDArray[Any], weights: list[float], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float) -> bool:
-    kernel = _kernels().BLENDS[len(vectors) - 1]
-    return not kernel(out, fresh, np.finfo(out.dtype).max, factor, *vectors, *weights)
-
-
-def _in_pieces(out: NDArray[Any], weights: list[float], vectors: Sequence[NDArray[Any]], fresh: bool, factor: float) -> bool:
-    """Each piece of the sum stays in cache while vectors are added to it."""
-    kernels, limit, fine = _kernels(), np.finfo(out.dtype).max, True
-    room = np.empty(PIECE)
-    for start in range(0, len(out), PIECE):
-        target = out[start : start + PIECE]
-        total, parts = room[: len(target)], [vector[start : start + PIECE] for vector in vectors]
-        total[:] = 0.0 if fresh else target
-        for at in range(0, len(parts) - 3, 4):
-            kernels.add_four(total, *parts[at : at + 4], *weights[at : at + 4])
-        for at in range(len(parts) // 4 * 4, len(parts)):
-            kernels.add_one(total, parts[at], weights[at])
-        fine &= not kernels.settle_room(target, limit, factor, total)
-    return fine
-
-
-def _alike(vectors: Sequence[NDArray[Any]]) -> bool:
-    """Whether there are vectors, all of one type that the kernel takes."""
-    types = {vector.dtype for vector in vectors}
-    return len(types) == 1 and types <= {np.dtype("f4"), np.dtype("f8")} and all(v.flags.c_contiguous for v in vectors)
+def _alike(one: Sum, kind: np.dtype[Any]) -> bool:
+    """Whether kernels can make a sum: all of one type, of which the real part of a weight is what counts."""
+    every = one.out, *one.vectors
+    return len(every) > 1 and kind.str in KINDS and all(v.dtype == kind and v.flags.c_contiguous for v in every)
 
 
 @cache
-def _kernels() -> Any:
-    from . import sums_kernel
+def _mate() -> Any:
+    from . import mate
 
-    return sums_kernel
+    return mate

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..adaptive.trial import STEPS, Trial
 from ..codes import uncoded
 from ..doors import door
-from ..engines.base import Engine
+from ..engines.base import Engine, crowded
 from ..errors import Invalid
 from ..plan.auto import WORTH
 from ..runtime.estimate import Estimate
@@ -61,7 +61,7 @@ from .watch import Watch
 
 
 class Changed(Exception):
-    """The model is not as workers have it, and they compute already: the round begins anew."""
+    """The model is not as workers have it, and they may compute already: the round begins anew."""
 
 
 @door
@@ -266,9 +266,14 @@ class Coded:
         return info
 
     def _gradient(self, step: int, delays: NDArray[np.float64] | None, late: bool = False) -> tuple[Estimate, int]:
-        """The gradient of a step, and its samples. late: look only while workers compute whether the model has changed."""
-        params = self._params(late)  # first: a device copies them while the rest is prepared
-        context, samples = b"" if late else self._told(step), self.batches.size(step)
+        """The gradient of a step, and its samples. late: look whether the model has changed while parameters are copied,
+        or while workers compute, where these leave a processor for that."""
+        params = self._params(late)  # first: a device or another thread copies them while the rest is prepared
+        context = b"" if late else self._told(step)
+        if late and crowded(self.master.engine):
+            self._require_same(step)
+            late = False
+        samples = self.batches.size(step)
         known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
         scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
         told: dict[str, Any] = {"delays": delays, "context": context, "finite": self._finite}
@@ -378,14 +383,18 @@ class Coded:
         return 1 / samples if self.problem.how.mean else 1.0
 
     def _prepare(self, step: int | None = None) -> None:
-        """While workers compute: cut what will be the gradient, where it is known where that will be. step: look now for what
-        its order should have brought."""
+        """Cut what will be the gradient, where it is known where that will be. step: look now for what its order should have
+        brought."""
         if step is not None:
-            if self._tree.look() or self._told(step):
-                raise Changed
-            self._require_names()
+            self._require_same(step)
         coming = None if self._draft.unused.get(self._turn) else self.master.coming()
-        self._filling.prepare(None if coming is None else torch.as_tensor(coming[0]), self._cut)
+        self._filling.prepare(None if coming is None else tensor_of(coming[0]), self._cut)
+
+    def _require_same(self, step: int) -> None:
+        """Refuse a model that is not as it was in the step before."""
+        if self._tree.look() or self._told(step):
+            raise Changed
+        self._require_names()
 
     def _metrics(self, estimate: Estimate) -> dict[str, float]:
         """Sums over the batch, by name."""
@@ -412,10 +421,10 @@ class Coded:
 
     def _fill(self, estimate: Estimate, step: int) -> None:
         """Gradients that were none become views of the decoded vector."""
-        first = self._outgoing.back(torch.as_tensor(estimate.gradient))
+        first = self._outgoing.back(tensor_of(estimate.gradient))
         self._filling.fill(first, self._cut)
         if len(estimate.tracks) > 1:
-            self._second = dict(self._cut(torch.as_tensor(estimate.second)))
+            self._second = dict(self._cut(tensor_of(estimate.second)))
         if estimate.exact and self.layout.statistics:
             self._update_statistics(first, step)
 
@@ -440,3 +449,8 @@ class Coded:
         for layer in self.model.modules():
             if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.num_batches_tracked is not None and layer.training:
                 layer.num_batches_tracked += 1
+
+
+def tensor_of(vector: Any) -> Tensor:
+    """A vector as a tensor, if it is none."""
+    return torch.from_numpy(vector) if isinstance(vector, np.ndarray) else vector

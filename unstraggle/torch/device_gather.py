@@ -82,7 +82,7 @@ class DeviceGather:
         """(tracks, dim) the decoded gradient on the device, which may still be at it: `finite` waits. weights: (tracks, M)."""
         total, used = self.coming(len(weights)), sorted(self._here)
         self._coming = self._unread = None
-        scaling = scaling or Scaling(0, lambda head: 1.0, known=(1.0, -1))
+        scaling = scaling or Scaling(0, lambda head: 1.0)
         if self._stream is not None:
             torch.cuda.current_stream(self._home).wait_stream(self._stream)
         launch = kernel() if total.device.type == "cuda" else None
@@ -108,8 +108,6 @@ class DeviceGather:
     def _terms(self, weights: NDArray[Any], used: list[int], scaling: Scaling, device: torch.device) -> list[Terms]:
         """For each track the messages that it is made of, and their weights on the device, as a rule those of the round before;
         none where one pass does not do."""
-        if scaling.known is None:
-            return []
         key = used, scaling.known
         if self._kept is None or self._kept[0] is not weights or self._kept[1] != key:
             rows, factor = np.real(weights), scaling.known[0]
@@ -121,7 +119,6 @@ class DeviceGather:
 
     def _at_once(self, launch: Any, total: Tensor, terms: list[Terms], scaling: Scaling) -> None:
         """All in one pass. What the device says of it comes with the first coordinates, into memory of the host."""
-        assert scaling.known is not None
         looks, below = scaling.head if scaling.looks is None else scaling.looks, scaling.known[1]
         reports = self._blank(len(terms), 1 + looks, total.device)
         for out, report, (some, weights) in zip(total, reports, terms, strict=True):

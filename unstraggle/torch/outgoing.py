@@ -11,11 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..runtime.sums import copied, finite
+from ..runtime.sums import Pass, Sums, copies, finite
 from .ferry import Ferry, away
 from .layout import Layout
-
-Vectors = list[tuple[NDArray[Any], NDArray[Any]]]
 
 
 class Outgoing:
@@ -31,11 +29,14 @@ class Outgoing:
     def __init__(self, layout: Layout, home: bool = False) -> None:
         self._layout, self._home = layout, home
         self._pieces: dict[int, list[Tensor]] = {}
-        self._vectors: dict[int, tuple[list[Any], Vectors]] = {}
+        self._copies: dict[int, tuple[list[Any], Sums | None]] = {}
+        self._begun = Pass(True)
         self._ferry: Ferry | None = None
 
-    def write(self, flat: Any, tensors: Sequence[Tensor]) -> bool | Callable[[], bool] | None:
-        """Whether all are finite; or who looks, where they are on a device and nobody should wait; None: nobody has looked."""
+    def write(self, flat: Any, tensors: Sequence[Tensor]) -> bool | Pass | Callable[[], bool] | None:
+        """Whether all are finite; a pass that may still write them; who looks, where they are on a device and nobody should
+        wait; None: nobody has looked."""
+        self._begun.fine()  # who writes anew may have given up what he began
         self._ferry = self._to(away(tensors)) if isinstance(flat, np.ndarray) else None
         if self._ferry is not None:
             return partial(finite, self._ferry.down(tensors, flat))
@@ -44,9 +45,8 @@ class Outgoing:
             self._pieces[at] = self._layout.cut(torch.as_tensor(flat), tensors)
         if self._home:
             return self._move_in(self._pieces[at], tensors)
-        vectors = self._alike(at, tensors) if isinstance(flat, np.ndarray) else []
-        if vectors:
-            return copied(vectors)
+        if isinstance(flat, np.ndarray) and self._begin(at, tensors):
+            return self._begun
         with torch.no_grad():
             torch._foreach_copy_(self._pieces[at], list(tensors))
         return None if isinstance(flat, np.ndarray) else partial(finite, flat)
@@ -78,15 +78,20 @@ class Outgoing:
         same = self._ferry is not None and self._ferry.device == device
         return self._ferry if same else Ferry(self._layout, device)
 
-    def _alike(self, at: int, tensors: Sequence[Tensor]) -> Vectors:
-        """Pieces and tensors as vectors; none where some lie in memory otherwise than their pieces."""
+    def _begin(self, at: int, tensors: Sequence[Tensor]) -> bool:
+        """Begin to copy tensors to their pieces; not where some lie in memory otherwise than these. That is looked at after
+        it has begun: as a rule they lie where they lay before."""
+        before, prepared = self._copies.get(at, (None, None))
+        if prepared is not None:
+            self._begun = prepared.begin()
         now = [(tensor.data_ptr(), tensor.stride()) for tensor in tensors]
-        if at not in self._vectors or self._vectors[at][0] != now:
-            pairs = list(zip(self._pieces[at], tensors, strict=True))
-            fit = all(_fits(piece, tensor) for piece, tensor in pairs)
-            found = [(_vector(piece), _vector(tensor)) for piece, tensor in pairs] if fit else []
-            self._vectors[at] = now, found
-        return self._vectors[at][1]
+        if before == now:
+            return prepared is not None
+        self._begun.fine()
+        pairs = list(zip(self._pieces[at], tensors, strict=True))
+        fit = all(_fits(piece, tensor) for piece, tensor in pairs)
+        self._copies[at] = now, copies([(_vector(piece), _vector(tensor)) for piece, tensor in pairs]) if fit else None
+        return fit and self._begin(at, tensors)
 
 
 def _fits(piece: Tensor, tensor: Tensor) -> bool:
