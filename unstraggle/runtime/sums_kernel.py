@@ -99,14 +99,23 @@ def loop_over_lines(b, args, line, past):
         lines = [at(b, out, start, line.out.element) for start in starts]
         for total, written in zip(sums, lines, strict=True):
             begin_line(b, total, written, fresh, line)
-        with cgutils.for_range(b, count) as term:
-            vector = load(b, WORD, at(b, vectors, term.index, DOUBLE))
-            weight = load(b, DOUBLE, at(b, weights, term.index, DOUBLE))
+        for term in terms_of(b, count):
+            vector, weight = load(b, WORD, at(b, vectors, term, DOUBLE)), load(b, DOUBLE, at(b, weights, term, DOUBLE))
             for total, start in zip(sums, starts, strict=True):
                 add_line(b, total, at(b, vector, start, line.given.element), weight, line)
         for total, written in zip(sums, lines, strict=True):
             write_line(b, total, written, factor, check, line, past)
     return is_zero(b, check, line)
+
+
+def terms_of(b, count):
+    """A loop over vectors that takes two at a time, and the last one of an odd number: as a rule there are two."""
+    with cgutils.for_range(b, b.lshr(count, WORD(1))) as pair:
+        term = b.shl(pair.index, WORD(1))
+        yield term
+        yield b.add(term, WORD(1))
+    with b.if_then(b.trunc(count, ir.IntType(1))):
+        yield b.sub(count, WORD(1))
 
 
 def by_lines(past):
