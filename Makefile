@@ -36,6 +36,7 @@ bench: $(READY)  ## measure again and rewrite benchmarks/results
 
 clean:
 	rm -rf .venv out docs/_build docs/generated
+	find unstraggle -name '*.nb[ic]' -delete
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Installing all that the tests need into .venv: a few minutes, once."

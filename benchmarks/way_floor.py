@@ -1,9 +1,9 @@
 """What is left of a gradient's way without a library: three bare processes, shared memory, pipes, and the two passes it needs.
 
 The master writes parameters where both workers read them, wakes them with a byte each, sleeps until both have answered, and
-adds up what they wrote. A worker reads the parameters for as long as it is told to compute, and writes a gradient. What that
-takes beyond the computing of the worker that came last is a floor for `beyond` in `way`: processes must be woken, and memory
-that another core has read or written is slower than memory of one's own.
+adds up what they wrote; both passes with a second thread of its own. A worker reads the parameters for as long as it is told to
+compute, and writes a gradient. What that takes beyond the computing of the worker that came last is a floor for `beyond` in
+`way`: processes must be woken, and memory that another core has read or written is slower than memory of one's own.
 
     python -m benchmarks.way_floor 994570 0.003     prints the median in seconds
 """

@@ -1,4 +1,7 @@
-"""What compiled kernels do with addresses: read and write there, also past the caches."""
+"""What compiled kernels do with addresses: read and write there, also past the caches.
+
+Numba keeps what was compiled until the file of the kernel changes, not this one: see CONTRIBUTING.md.
+"""
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,attr-defined,import-untyped"
 

@@ -111,6 +111,16 @@ def test_numbers_that_are_none_are_seen_in_every_place_of_a_line(busy, count, va
         assert prepared.begin().fine()
 
 
+@pytest.mark.parametrize("out, given", [(0, 2), (2, 0), (2, 1)])
+def test_vectors_that_begin_inside_a_number_of_their_type(busy, out, given):
+    """Payloads may; what is written there is left to NumPy."""
+    room = [np.zeros(4 * SHORT + 4, np.uint8)[skip : skip + 4 * SHORT].view("f4") for skip in (out, given)]
+    room[1][:] = np.random.default_rng(0).random(SHORT)
+    for _ in range(2):
+        assert Sums([Sum(room[0], [2.0], [room[1]])]).begin().fine()
+        assert np.array_equal(room[0], 2 * room[1])
+
+
 def test_numbers_too_large_for_their_type_are_none(busy):
     big = np.full(SHORT, 3e38, "f4")
     assert not Sums([Sum(np.empty(SHORT, "f4"), [1.0, 1.0], [big, big])]).begin().fine()

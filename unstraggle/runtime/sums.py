@@ -15,7 +15,7 @@ FEW = 8
 """Coordinates that are added up sooner than NumPy begins."""
 
 SHORT = 1 << 14
-"""Coordinates below which NumPy is as good as a kernel, which takes a second to load."""
+"""Coordinates below which NumPy is as good as a kernel, which takes a second to load, and a few to be compiled once."""
 
 KINDS = "<f4", "<f8"
 """Types of numbers that kernels take."""
@@ -193,7 +193,8 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _alike(one: Sum, kind: np.dtype[Any]) -> bool:
     """Whether kernels can make a sum: all of one type, of which the real part of a weight is what counts."""
     every = one.out, *one.vectors
-    return len(every) > 1 and kind.str in KINDS and all(v.dtype == kind and v.flags.c_contiguous for v in every)
+    fit = kind.str in KINDS and one.out.flags.aligned and all(v.dtype == kind and v.flags.c_contiguous for v in every)
+    return fit and len(every) > 1
 
 
 @cache

@@ -70,7 +70,7 @@ def begin_line(b, total, written, fresh, line):
 
 def add_line(b, total, given, weight, line):
     """Add a line of a vector, which may begin anywhere."""
-    value = converted(b, load(b, line.given, given, align=size_of(line.given.element)), line.wide)
+    value = converted(b, load(b, line.given, given, align=1), line.wide)
     more = b.fmul(spread(b, weight, line.wide), value, flags=("contract",))
     b.store(b.fadd(b.load(total), more, flags=("contract",)), total)
 
@@ -121,7 +121,7 @@ def terms_of(b, count):
 def by_lines(past):
     """A function that makes `turns` times TURN lines of a sum, from coordinate `begin` on, where a cache line begins; whether
     all are finite. out: an address. vectors, weights: where addresses of vectors and their weights stand. to, of: empty arrays
-    of the types of the sum and of vectors. past: whether it writes past the cachess."""
+    of the types of the sum and of vectors. past: whether it writes past the caches."""
 
     @intrinsic
     def blend_lines(context, out, vectors, weights, count, fresh, factor, begin, turns, to, of):
