@@ -240,4 +240,5 @@ def test_the_mate_keeps_away_from_who_wakes_it(busy):
     finally:
         os.sched_setaffinity(0, processors)
     found = mate._mate(os.getpid(), "<f4")
+    assert found._away in processors
     assert os.sched_getaffinity(found._thread.native_id) == processors - {found._away}
