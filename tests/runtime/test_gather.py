@@ -10,7 +10,7 @@ from unstraggle.blocks import block_slices
 from unstraggle.runtime.gather import Gather, Scaling
 from unstraggle.runtime.mate import WORTH
 from unstraggle.runtime.message import Message
-from unstraggle.runtime.sums import FEW, SHORT, _by_hand, _by_numpy, settled_sum
+from unstraggle.runtime.sums import FEW, SHORT, Sum, _by_hand, _by_numpy, settled_sum
 
 CODES = [
     codes.uncoded(3),
@@ -98,8 +98,8 @@ def test_a_few_numbers_are_added_up_by_hand_to_the_same_bits(dtype, fresh):
     rng = np.random.default_rng(1)
     vectors = [rng.standard_normal(FEW).astype(dtype) for _ in range(3)]
     weights, outs = rng.standard_normal(3).tolist(), [np.ones(FEW, dtype) for _ in range(2)]
-    assert _by_hand(outs[0], weights, vectors, fresh, 0.3)
-    _by_numpy(outs[1], weights, vectors, fresh, 0.3)
+    assert _by_hand(Sum(outs[0], weights, vectors, fresh, 0.3))
+    _by_numpy(Sum(outs[1], weights, vectors, fresh, 0.3))
     assert outs[0].tobytes() == outs[1].tobytes()
 
 
@@ -107,7 +107,7 @@ def test_a_few_numbers_are_added_up_by_hand_to_the_same_bits(dtype, fresh):
 @pytest.mark.filterwarnings("error")
 def test_numbers_that_are_not_finite_or_real_are_left_to_others(weight):
     out = np.full(2, 7.0, "f4")
-    assert not _by_hand(out, [1.0, weight], [np.ones(2, "f4")] * 2, True, 1.0)
+    assert not _by_hand(Sum(out, [1.0, weight], [np.ones(2, "f4")] * 2))
     assert out.tolist() == [7, 7]
     assert settled_sum(out, [1.0, weight], [np.ones(2, "f4")] * 2) == isinstance(weight, complex)
     assert not isinstance(weight, complex) or out.tolist() == [1 + weight.real] * 2

@@ -38,7 +38,7 @@ def drawn(rng, length, count, kind, fresh=True, under=-1):
 
 def expected(one):
     out = one.out.copy()
-    _by_numpy(*one._replace(out=out))
+    _by_numpy(one._replace(out=out))
     return out
 
 

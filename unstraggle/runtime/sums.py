@@ -133,54 +133,39 @@ def finite(values: Any) -> bool:
 
 def _at_once(one: Sum) -> bool:
     """Make a short sum; whether it is finite."""
-    if len(one.out) <= FEW and _by_hand(*one):
+    if len(one.out) <= FEW and _by_hand(one):
         return True
-    _by_numpy(*one)
+    _by_numpy(one)
     return finite(one.out)
 
 
-def _by_hand(
-    out: NDArray[Any],
-    weights: Sequence[complex],
-    vectors: Sequence[NDArray[Any]],
-    fresh: bool,
-    factor: float,
-    head: int = 0,
-    under: int = -1,
-) -> bool:
+def _by_hand(one: Sum) -> bool:
     """The same where all is real and finite; else nothing is written, and False."""
-    total = [0.0] * len(out) if fresh else out.tolist()
-    for weight, vector in zip(weights, vectors, strict=True):
+    out, factor, limit = one.out, one.factor, float(np.finfo(one.out.dtype).max)
+    total = [0.0] * len(out) if one.fresh else out.tolist()
+    for weight, vector in zip(one.weights, one.vectors, strict=True):
         total = [so_far + weight * number for so_far, number in zip(total, vector.tolist(), strict=True)]
-    limit = float(np.finfo(out.dtype).max)
-    if under >= 0:
-        if not abs(total[under]) <= limit or not (below := float(out.dtype.type(total[under]))):
+    if one.under >= 0:
+        if not abs(total[one.under]) <= limit or not (below := float(out.dtype.type(total[one.under]))):
             return False
         factor /= below
-    settled = [*total[:head], *(factor * number for number in total[head:])]
+    settled = [*total[: one.head], *(factor * number for number in total[one.head :])]
     if any(isinstance(number, complex) or not abs(number) <= limit for number in settled):
         return False
     out[:] = settled
     return True
 
 
-def _by_numpy(
-    out: NDArray[Any],
-    weights: Sequence[complex],
-    vectors: Sequence[NDArray[Any]],
-    fresh: bool,
-    factor: float,
-    head: int = 0,
-    under: int = -1,
-) -> None:
-    if fresh and weights is ALONE:
-        out[:] = vectors[0]
+def _by_numpy(one: Sum) -> None:
+    out, factor = one.out, one.factor
+    if one.fresh and one.weights is ALONE:
+        out[:] = one.vectors[0]
         return
-    total = np.zeros(len(out)) if fresh else out.astype(np.float64)
+    total = np.zeros(len(out)) if one.fresh else out.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for weight, vector in zip(weights, vectors, strict=True):
+        for weight, vector in zip(one.weights, one.vectors, strict=True):
             total += (weight * vector.astype(_wide(vector.dtype), copy=False)).real
-        total[head:] *= factor if under < 0 else factor / np.float64(out.dtype.type(total[under]))
+        total[one.head :] *= factor if one.under < 0 else factor / np.float64(out.dtype.type(total[one.under]))
         out[:] = total
 
 
