@@ -40,3 +40,24 @@ def test_a_watch_sees_attributes_that_change_and_come():
     model.append(nn.Linear(3, 3))
     model[6].requires_grad_(False)
     assert {"model.6.weight", "model.6.bias"} <= watch.look()["tensors"].keys()
+
+
+def test_a_watch_says_whether_a_model_is_made_of_the_same():
+    """As of the look before: whoever has seen a change may go on with what is there."""
+    model = mlp()
+    watch = Watch({"model": model}, set())
+
+    def looks():
+        watch.look()
+        found = [watch.same]
+        watch.look()
+        return [*found, watch.same]
+
+    assert looks() == [True, True]
+    model[0].bias.requires_grad_(False)
+    assert looks() == [False, True] and watch.moved == {"model.0.bias"}
+    model[0].bias.requires_grad_(True)
+    assert looks() == [False, True]
+    model.append(nn.Linear(3, 3))
+    watch.trees["model"].look()  # somebody else
+    assert looks() == [False, True]

@@ -237,7 +237,8 @@ class Local:
             seat.tell(seat.waiting + packed_word(word))
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
-        self._board.cancelled[list(workers)] = round
+        for worker in workers:  # sooner done than a list of them is an index
+            self._board.cancelled[worker] = round
 
     def pid(self, worker: int) -> int | None:
         """The process of a worker; None while it has none."""

@@ -27,6 +27,7 @@ from ..runtime import frame
 from ..runtime.instructions import Tell
 from ..runtime.serve import Abandoned, Job, Share, Times, run
 from ..runtime.shift import Shift, Shifts
+from ..runtime.sums import address
 from ..runtime.words import unpacked as unpacked_word
 from ..scheme.program import Outgoing, unpacked
 from .lifeline import end_with
@@ -189,7 +190,7 @@ class Worker:
         places = dict(zip(self._mine, channels.slots, strict=True))
         self._heads = {m: payloads[start : start + head] for m, (start, _, head) in places.items()}
         self._rooms = {m: payloads[start + head : start + room] for m, (start, room, head) in places.items()}
-        self._at = {m: np.frombuffer(room, np.uint8).ctypes.data for m, room in self._rooms.items() if len(room)}
+        self._at = {m: address(np.frombuffer(room, np.uint8)) for m, room in self._rooms.items() if len(room)}
         self._letter, self._round = channels.letter, -1
         self._kind, self._dim, self._way = share.dtype, channels.dim, channels.way
         self._overwrite = share.problem.overwrite if share.overwrites else None  # type: ignore[attr-defined]
@@ -290,7 +291,7 @@ class Worker:
         frame.put_head(self._heads[index], self.number, index, round, size, checksum, times, ticket)
         if self._way is not None:
             self._way.deliver(index, payload)
-        elif short or payload.ctypes.data != self._at[index]:
+        elif short or address(payload) != self._at[index]:
             room[:size] = payload
 
     def note(self, kind: int, round: int = -1, number: int = 0, epoch: int = 0) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
+import _signal  # type: ignore[import-not-found]
 import signal
 import threading
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-handler_of, handle = inspect.unwrap(signal.getsignal), inspect.unwrap(signal.signal)
-"""Without what looks for every answer in an enumeration, which takes a twentieth of a millisecond of each step."""
+handler_of, handle = _signal.getsignal, _signal.signal
+"""Those of `signal` look for every handler in an enumeration, which takes a twentieth of a millisecond of each step."""
 LOOK = 0.25
 """Seconds between two looks for one: nobody who presses Ctrl+C waits longer, as engines return in between."""
 

@@ -391,10 +391,9 @@ class Coded:
         self._filling.prepare(None if coming is None else tensor_of(coming[0]), self._cut)
 
     def _require_same(self, step: int) -> None:
-        """Refuse a model that is not as it was in the step before."""
-        if self._tree.look() or self._told(step):
+        """Refuse a model that is not as it was at the last look."""
+        if self._told(step) or not self._watch.same:
             raise Changed
-        self._require_names()
 
     def _metrics(self, estimate: Estimate) -> dict[str, float]:
         """Sums over the batch, by name."""

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..runtime.sums import Pass, Sums, copies, finite
+from ..runtime.sums import Pass, Sums, address, copies, finite
 from .ferry import Ferry, away
 from .layout import Layout
 
@@ -40,7 +40,7 @@ class Outgoing:
         self._ferry = self._to(away(tensors)) if isinstance(flat, np.ndarray) else None
         if self._ferry is not None:
             return partial(finite, self._ferry.down(tensors, flat))
-        at = flat.ctypes.data if isinstance(flat, np.ndarray) else flat.data_ptr()
+        at = address(flat) if isinstance(flat, np.ndarray) else flat.data_ptr()
         if at not in self._pieces:
             self._pieces[at] = self._layout.cut(torch.as_tensor(flat), tensors)
         if self._home:

@@ -13,13 +13,15 @@ from torch import Tensor, nn
 
 
 class Tree:
-    """A model and what was found in it."""
+    """A model and what was found in it. walks: how often it was walked: others see by that whether they know what is there."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
+        self.walks = 0
         self._walk()
 
     def _walk(self) -> None:
+        self.walks += 1
         self._modules = dict(self._model.named_modules())
         self._params = dict(self._model.named_parameters())
         self._buffers = dict(self._model.named_buffers())

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .buffers import COUNTER
 from .tree import Tree
 
 LOOKED_AT = 1024
@@ -26,13 +27,16 @@ class Watch:
     has changed once goes with every order from then on: workers may miss rounds, or start again. The mode of a module, training
     or evaluation, is not watched.
 
-    roots: modules by name. but: names of tensors that travel with the parameters anyway.
+    roots: modules by name. but: names of tensors that travel with the parameters anyway. same: whether the last look found the
+    modules and parameters of the one before, and the same ones trainable.
     """
 
     def __init__(self, roots: dict[str, nn.Module], but: set[str]) -> None:
         self._roots, self._but = roots, but
-        self._prints = {name: fingerprint(tensor) for name, tensor in constants(roots, but)}
-        self.trees = {root: Tree(module) for root, module in roots.items()}
+        self.trees = _trees(roots)
+        self._mark, self.same = self._made_of(), True
+        self._constants = constants(self.trees, but)
+        self._prints = {name: fingerprint(tensor) for name, tensor in self._constants.items()}
         self._known: list[dict[str, Any]] = []
         self._last: dict[str, Any] = {}
         self._scalars = self._attributes()
@@ -41,25 +45,26 @@ class Watch:
 
     def look(self) -> dict[str, Any]:
         """What differs from the start, by name: tensors and attributes. Empty where nothing does."""
-        now = dict(self._constants())
+        mark = self._made_of()
+        self.same, self._mark = mark == self._mark, mark
+        if not self.same:
+            self._constants = constants(self.trees, self._but)
+        now = self._constants
         self.moved |= {name for name, tensor in now.items() if name not in self.moved and self._differs(name, tensor)}
         scalars = self._attributes()
         if scalars is not self._scalars and scalars != self._scalars:
             self.set |= {name for name, value in scalars.items() if name not in self._scalars or self._scalars[name] != value}
+        if not self.moved and not self.set:
+            return {}
         found = {"tensors": {name: now[name] for name in sorted(self.moved & now.keys())}}
         found["attributes"] = {name: scalars[name] for name in sorted(self.set & scalars.keys())}
         return {kind: values for kind, values in found.items() if values}
 
-    def _constants(self) -> Iterator[tuple[str, Tensor]]:
-        """As `constants`, without a walk where the modules are those of the last look."""
-        for root, tree in self.trees.items():
+    def _made_of(self) -> list[tuple[int, list[bool]]]:
+        """The same while no module, parameter or buffer has come or gone, and the same ones are trainable."""
+        for tree in self.trees.values():
             tree.look()
-            for name, p in tree.params().items():
-                if not p.requires_grad and f"{root}.{name}" not in self._but:
-                    yield f"{root}.{name}", p
-            for name, buffer in tree.buffers().items():
-                if f"{root}.{name}" not in self._but and not name.endswith("num_batches_tracked"):
-                    yield f"{root}.{name}", buffer
+        return [(tree.walks, [p.requires_grad for p in tree.params().values()]) for tree in self.trees.values()]
 
     def _attributes(self) -> dict[str, Any]:
         """As `attributes`; the same object as at the last look where every module has those that it had then."""
@@ -71,8 +76,8 @@ class Watch:
 
     def compare(self, others: dict[str, nn.Module]) -> None:
         """Look at every number: whatever differs from other modules has changed."""
-        theirs = dict(constants(others, self._but))
-        for name, tensor in constants(self._roots, self._but):
+        theirs = constants(_trees(others), self._but)
+        for name, tensor in constants(_trees(self._roots), self._but).items():
             if name not in theirs or not torch.equal(tensor.cpu(), theirs[name].cpu()):
                 self.moved.add(name)
 
@@ -84,6 +89,10 @@ class Watch:
         return mine[:2] != (version, address) or not torch.equal(mine[2], numbers)
 
 
+def _trees(roots: dict[str, nn.Module]) -> dict[str, Tree]:
+    return {root: Tree(module) for root, module in roots.items()}
+
+
 def fingerprint(tensor: Tensor) -> Print:
     """Version, address, and some of its numbers."""
     flat = tensor.detach().reshape(-1)
@@ -91,15 +100,13 @@ def fingerprint(tensor: Tensor) -> Print:
     return 0 if tensor.is_inference() else tensor._version, tensor.data_ptr(), some
 
 
-def constants(roots: dict[str, nn.Module], but: set[str]) -> Iterator[tuple[str, Tensor]]:
+def constants(trees: dict[str, Tree], but: set[str]) -> dict[str, Tensor]:
     """Frozen parameters and buffers by name; not the counters of batch normalisation, which nothing reads."""
-    for root, module in roots.items():
-        for name, p in module.named_parameters():
-            if not p.requires_grad and f"{root}.{name}" not in but:
-                yield f"{root}.{name}", p
-        for name, buffer in module.named_buffers():
-            if f"{root}.{name}" not in but and not name.endswith("num_batches_tracked"):
-                yield f"{root}.{name}", buffer
+    found: dict[str, Tensor] = {}
+    for root, tree in trees.items():
+        found |= {f"{root}.{name}": p for name, p in tree.params().items() if not p.requires_grad}
+        found |= {f"{root}.{name}": buffer for name, buffer in tree.buffers().items() if not name.endswith(COUNTER)}
+    return {name: tensor for name, tensor in found.items() if name not in but}
 
 
 def attributes(roots: dict[str, nn.Module]) -> Iterator[tuple[str, Any]]:
