@@ -4,6 +4,7 @@ PY := .venv/bin/python
 READY := .venv/.ready
 READY_DEMO := .venv/.ready-demo
 WARM := .venv/.warm
+KERNELS := $(shell grep -rlE '^(import|from) numba' unstraggle --include='*.py')
 # Tests start Python hundreds of times: compiled modules are kept, else importing PyTorch takes twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -50,6 +51,8 @@ $(READY_DEMO): pyproject.toml constraints.txt
 	.venv/bin/pip install --quiet --no-compile -c constraints.txt -e '.[demo]'
 	touch $(READY_DEMO)
 
-$(WARM): $(READY)
+# Numba keeps a compiled kernel until its own file changes, even if what it calls in another file has changed.
+$(WARM): $(READY) $(KERNELS)
+	find unstraggle -name '*.nb[ic]' -delete
 	$(PY) -m tests.warm_up
 	touch $(WARM)

@@ -5,11 +5,9 @@ python -m benchmarks.coded_gpu [RESULT.json]
 
 import copy
 import json
-import os
 import statistics
 import sys
 import time
-from datetime import date
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
@@ -21,7 +19,7 @@ from unstraggle import engines
 from unstraggle.app.comparison import stragglers
 from unstraggle.torch import Coded
 
-from .common import RESULTS
+from .common import RESULTS, of_device
 
 WORKERS, LENGTH, WIDTH, DEPTH, BATCH, STEPS = 4, 128, 384, 6, 256, 40
 UNIT, FACTOR = 0.05, 10.0
@@ -125,11 +123,7 @@ def measured(name: str, scheme: str, reference: nn.Module | None) -> tuple[dict[
 
 def write(path: Path, rows: list[dict[str, Any]], reference: nn.Module) -> None:
     about = {
-        "benchmark": "coded_gpu",
-        "repeat": "python -m benchmarks.coded_gpu",
-        "date": date.today().isoformat(),
-        "hardware": f"{torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores",
-        "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
+        **of_device("coded_gpu"),
         "parameters": sum(p.numel() for p in reference.parameters()),
         "workers": WORKERS,
         "steps": STEPS,

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+from collections.abc import Sequence
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,21 @@ from unstraggle.app.bench.timing import processor
 
 REPOSITORY = Path(__file__).parent.parent
 RESULTS = REPOSITORY / "benchmarks" / "results"
+
+
+def of_device(name: str, doc: str | None = None, packages: Sequence[str] = ()) -> dict[str, Any]:
+    """What stands above the results of a CUDA device. doc: of the benchmark; its second paragraph tells the setting."""
+    import torch
+
+    about = {
+        "benchmark": name,
+        "repeat": f"python -m benchmarks.{name}",
+        "date": date.today().isoformat(),
+        "hardware": f"{torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores",
+        "versions": {package: version(package) for package in packages}
+        | {"torch": torch.__version__, "python": platform.python_version()},
+    }
+    return about if doc is None else about | {"setting": " ".join(doc.split("\n\n")[1].split())}
 
 
 def save(name: str, result: dict[str, Any]) -> None:

@@ -21,7 +21,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -35,7 +34,7 @@ from unstraggle.errors import UnstraggleError
 from unstraggle.torch import Coded
 from unstraggle.torch.device_gather import DeviceGather
 
-from .common import RESULTS
+from .common import RESULTS, of_device
 from .way_models import perceptron, points
 
 SCHEME, WIDTH, BATCH = "fractional_repetition(8, s=3)", 1000, 64
@@ -239,14 +238,7 @@ def tried(scheme: str, then: Any, options: dict[str, Any] | None = None, **more:
 
 
 def main(path: Path, count: int) -> None:
-    about = {
-        "benchmark": "device_faults",
-        "repeat": "python -m benchmarks.device_faults",
-        "date": date.today().isoformat(),
-        "hardware": f"{torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores",
-        "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
-        "setting": __doc__.split("\n\n")[1].replace("\n", " ").strip() if __doc__ else "",
-    }
+    about = of_device("device_faults", __doc__)
     found: dict[str, Any] = {}
     for name, what in {
         "memory_error": lambda: [short_of_memory(scheme) for scheme in ("fractional_repetition(2, s=1)", "uncoded(2)")],

@@ -4,18 +4,15 @@ Those that look at the memory of the device run alone, after the others.
 """
 
 import json
-import os
 import sys
 import time
 from collections import Counter
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from .common import RESULTS
+from .common import RESULTS, of_device
 
 TESTS = Path(__file__).parent.parent / "tests"
 ALONE = TESTS / "torch" / "test_torch_device_faults.py"
@@ -41,11 +38,7 @@ def main(path: Path) -> int:
     kinds = (["-n", "6", "--ignore", str(ALONE), str(TESTS)], ["-n", "0", str(ALONE)])
     code = max(pytest.main([*OPTIONS, *kind], plugins=[outcomes]) for kind in kinds)
     result = {
-        "benchmark": "gpu_suite",
-        "repeat": "python -m benchmarks.gpu_suite",
-        "date": date.today().isoformat(),
-        "hardware": f"{torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores",
-        "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
+        **of_device("gpu_suite"),
         "seconds": round(time.perf_counter() - began, 1),
         "outcomes": dict(Counter(outcomes.found.values())),
         "tests": {name: [outcomes.found[name], outcomes.seconds[name]] for name in sorted(outcomes.found)},

@@ -4,10 +4,8 @@ Run it on a machine with CUDA: python -m benchmarks.quantize_gpu [RESULT.json]
 """
 
 import json
-import platform
 import sys
 from collections.abc import Callable
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from unstraggle.quantizers import QSGD, cuda, read, reference
 from unstraggle.quantizers import cuda_launch as launch
 from unstraggle.quantizers.cpu import key_of
 
-from .common import RESULTS
+from .common import RESULTS, of_device
 from .quantize import torch_qsgd
 
 BITS, LENGTHS, MESSAGES = (2, 3, 4, 8), (10**8, 10**9), 4
@@ -112,11 +110,7 @@ def rival(length: int, bits: int = 8) -> dict[str, Any]:
 
 def main(path: Path = RESULTS / "quantize_gpu.json") -> None:
     about = {
-        "benchmark": "quantize_gpu",
-        "repeat": "python -m benchmarks.quantize_gpu",
-        "date": date.today().isoformat(),
-        "hardware": torch.cuda.get_device_name(),
-        "versions": {"torch": torch.__version__, "triton": triton.__version__, "python": platform.python_version()},
+        **of_device("quantize_gpu", packages=("triton",)),
         "ratio": RATIO,
         "payloads_equal_to_reference": sum(map(check, BITS)),
     }

@@ -1,5 +1,5 @@
 """What coded training costs on one GPU, beside the step of one process: python -m benchmarks.way_gpu [RESULT.json] [minutes]
-[some of 10.9, 133, ResNet: these models only; rows that are not measured again stay in the result].
+[some of 10.9, 133, ResNet: these models only; rows that are not measured again stay in the result, with their date].
 
 bfloat16 autocast, SGD, the master's model and optimiser on the device; ms a step are the median of blocks of steps, by turns
 with blocks of one process, whose ms stand beside, as many samples in each; the first step of a block is not counted, since
@@ -10,12 +10,10 @@ read ahead; beside two passes, and beside a plain pass over the same samples, al
 """
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 import time
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ from unstraggle.runtime.sums import Pass
 from unstraggle.statistics import ratio_and_half
 from unstraggle.torch import Coded
 
-from .common import RESULTS
+from .common import RESULTS, of_device
 from .way_models import GPU, Setting
 
 WARM, BLOCK = 6, 4
@@ -194,14 +192,7 @@ def merged(known: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[
 def main(path: Path, minutes: float, quick: bool = False, models: tuple[str, ...] = ()) -> None:
     """Every run; what is done is written, and what there is no time for is left out. models: parts of their names."""
     chosen = [setting for setting in GPU if not models or any(word in setting.name for word in models)]
-    about = {
-        "benchmark": "way_gpu",
-        "repeat": "python -m benchmarks.way_gpu",
-        "date": date.today().isoformat(),
-        "hardware": f"{torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores",
-        "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
-        "setting": __doc__.split("\n\n")[1].replace("\n", " ").strip() if __doc__ else "",
-    }
+    about = of_device("way_gpu", __doc__)
     known = json.loads(path.read_text())["rows"] if path.exists() else []
     rows: list[dict[str, Any]] = []
     for setting in chosen:
@@ -210,6 +201,7 @@ def main(path: Path, minutes: float, quick: bool = False, models: tuple[str, ...
         seconds, late = float(np.median(timed(one))), 0.0
         del one
         common = {"model": setting.name, "parameters": sum(g.numel() for g in grads), "samples": setting.batch}
+        common["date"] = about["date"]
         plain = {"code": "one process", "way": "", "slow": False, "ratio": [1.0, 0.0]}
         rows.append(common | plain | {"ms_a_step": round(1e3 * seconds, 2)})
         print(json.dumps(rows[-1]), flush=True)

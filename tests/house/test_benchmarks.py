@@ -28,9 +28,43 @@ def test_what_it_imports_is_there(path):
     assert missing == []
 
 
+def result(name):
+    return json.loads((FOLDER / "results" / f"{name}.json").read_text())
+
+
+def test_the_way_of_a_gradient_on_a_cpu_keeps_its_limits():
+    """In each run, not in the middle of them: 6 copies beyond computing. And no more than a step of DDP; 1.1 for 1 M."""
+    found = result("way")
+    assert {where: sum(passes.values()) for where, passes in found["passes"].items()} == {
+        "master": 2,
+        "master, shared": 1,
+        "worker, beyond the backward pass": 1,
+    }
+    assert {row["model"] for row in found["rows"]} == {"1 M", "10 M", "50 M"}
+    for row in found["rows"]:
+        assert row["most_in_copies"] <= 6, row
+        assert row["coded_over_ddp"] <= (1.1 if row["model"] == "1 M" else 1.0), row
+
+
+def test_the_way_of_a_gradient_on_a_gpu_keeps_its_limits():
+    """With one worker, intervals and all: 1.15 of one process in the device's memory, 1.6 through the host's; one pass 1.1."""
+    rows = result("way_gpu")["rows"]
+    ends = {(row["model"], row["way"]): sum(row["ratio"]) for row in rows if row["code"] == "uncoded(1)"}
+    assert len(ends) == 6
+    assert [key for key, end in ends.items() if end > {"ipc": 1.15, "pinned": 1.6}[key[1]]] == []
+    passes = [row["one_pass_ratio"] for row in rows if row["code"] == "one process"]
+    assert len(passes) == 3 and max(map(sum, passes)) <= 1.1
+    assert all(row["gradient_differs"] < 0.02 for row in rows if "gradient_differs" in row)  # bfloat16, other batches of a pass
+
+
+def test_messages_of_20_mb_go_at_a_third_of_the_speed_of_a_copy():
+    engines = result("engines")["engines"]
+    assert min(engines[name]["throughput"]["of_memcpy"] for name in ("local", "mpi", "ray")) >= 0.35
+
+
 def test_what_the_page_says_of_reading_was_measured():
     """And that it is what was asked: 1.1 of a DataLoader's step, 1.15 of computing."""
-    rows = json.loads((FOLDER / "results" / "reading.json").read_text())["rows"]
+    rows = result("reading")["rows"]
     found = {(row["samples"], row["way"]): row for row in rows}
     for samples in (16, 20):
         assert found[samples, "uncoded(2), read_ahead=True"]["of_loader"] <= 1.1
