@@ -79,6 +79,15 @@ def test_a_problem_that_cannot_start(capfd):
     assert "cannot be unpickled" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_an_engine_that_cannot_be_opened_leaves_nothing(start_method):
+    engine = Local(Constant(2), way="ipc", start_method=start_method)
+    with pytest.raises(Invalid, match='way="ipc" is for problems on devices'):
+        Master(codes.uncoded(2), engine)
+    engine.close()
+    engine.close()
+
+
 def test_wrong_numbers_of_partitions_and_options():
     with pytest.raises(Invalid, match="has k=3 partitions, but the problem has 2"):
         Master(codes.uncoded(3), Local(Constant(2)))

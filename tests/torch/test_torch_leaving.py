@@ -238,11 +238,11 @@ class Hastened:
 def test_notes_of_parts_go_to_who_adds_and_are_no_events():
     with coded(mlp(), scheme="uncoded(2)", engine="local", engine_options={"way": "ipc"}) as run:
         run.backward()
-        engine, run.master.engine._gather = run.master.engine, Hastened()
+        engine, run.master.engine._memory.gather = run.master.engine, Hastened()
         for round, upto in ((engine._round, 5), (engine._round - 1, 6), (engine._round, 0)):
             os.write(engine._notes, NOTE.pack(PART, 0, round, 1, upto))
         assert engine.next(engine.clock()) == []
-        assert engine._gather.parts == [(1, 5), (1, 0)]
+        assert engine._memory.gather.parts == [(1, 5), (1, 0)]
         assert run.backward().exact
 
 

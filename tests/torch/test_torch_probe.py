@@ -13,7 +13,7 @@ from unstraggle.errors import Invalid
 from unstraggle.latency import ShiftedExponential
 from unstraggle.plan import auto
 from unstraggle.plan.handed import PIECES, UNTOLD, finest
-from unstraggle.torch import Coded, coded, probe
+from unstraggle.torch import Coded, probe
 from unstraggle.torch.probe import PassCost, measured, probed, probed_on_workers
 from unstraggle.torch.scheme import resolve
 from unstraggle.trace import from_seconds
@@ -143,7 +143,7 @@ def test_only_what_a_trace_does_not_tell_is_measured():
 @pytest.mark.parametrize(("options", "asked"), [({}, 1), ({"check": False}, 0), ({"engine": "virtual"}, 0)])
 def test_a_run_measures_before_it_plans(monkeypatch, options, asked):
     seen = []
-    monkeypatch.setattr(coded, "probed", lambda problem, threads: seen.append((problem.k, threads)) or PassCost(50.0, 60.0, 8))
+    monkeypatch.setattr(probe, "probed", lambda problem, threads: seen.append((problem.k, threads)) or PassCost(50.0, 60.0, 8))
     options = {"workers": 4, "latency": whole_shares(), "batch_size": 32, "trial": 0, **options}
     with Coded(mlp(), nn.CrossEntropyLoss(), table(), **options) as run:
         assert seen == [(4, 1)] * asked and run.cost == (PassCost(50.0, 60.0, 8) if asked else None)
@@ -153,7 +153,7 @@ def test_a_run_measures_before_it_plans(monkeypatch, options, asked):
 
 def test_on_other_engines_a_run_measures_on_their_workers(monkeypatch):
     made = []
-    monkeypatch.setattr(coded, "probed_on_workers", lambda problem, make: made.append(make(problem)) or PassCost(50.0, 60.0, 8))
+    monkeypatch.setattr(probe, "probed_on_workers", lambda problem, make: made.append(make(problem)) or PassCost(50.0, 60.0, 8))
     monkeypatch.setattr(engines, "MPI", lambda problem, **options: options or Local(problem))
     options = {"workers": 4, "latency": whole_shares(), "batch_size": 32, "engine": "mpi", "trial": 0}
     with Coded(mlp(), nn.CrossEntropyLoss(), table(), **options) as run:

@@ -65,7 +65,7 @@ def test_parameters_are_written_once_into_the_memory_of_the_workers():
     with coded(model, data=table(), scheme="uncoded(2)", engine="local") as run:
         for side in (0, 1, 0):
             room = run._params()
-            assert room is run.master.engine._sides[side]
+            assert room is run.master.engine._memory._sides[side]
             assert np.array_equal(room[run.layout.places["bias"]], model.bias.detach().numpy())
             run.backward()
             with torch.no_grad():

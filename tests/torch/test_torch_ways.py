@@ -61,7 +61,7 @@ def test_workers_that_are_killed_find_everything_again(device, monkeypatch):
     with coded(model, data=table(), scheme="uncoded(2)", **options) as run:
         run.backward()
         engine = run.master.engine
-        assert isinstance(engine._way, Ipc) and next(iter(model.parameters())).grad.device.type == device
+        assert isinstance(engine._memory.way, Ipc) and next(iter(model.parameters())).grad.device.type == device
         finish = DeviceGather.finish
 
         def deadly(gather, *given):

@@ -23,10 +23,10 @@ from ..runtime.message import Incoming, Message, Order
 from ..runtime.roster import Roster
 from ..runtime.words import packed as packed_word
 from ..scheme.code import Code
-from ..scheme.program import packed
 from ..threads import cores
 from .base import Engine, prepared
 from .environment import thread_limits
+from .local_memory import Memory
 from .local_seat import Seat
 from .local_start import (
     Born,
@@ -37,12 +37,10 @@ from .local_start import (
     end_starter,
     forget,
     own_modules,
-    places,
     wait_until_free,
 )
 from .local_worker import FAILED, FINISHED, NOTE, ORDER, PART, READY, SENT
 from .nursery import Nursery
-from .shared import PROGRAM, Area, Board, Letter
 from .starter import Starter
 
 log = logging.getLogger("unstraggle")
@@ -95,15 +93,12 @@ class Local:
         if sides not in (1, 2):
             raise Invalid(f"Parameters stand on one side or on two in turn, but got sides={sides}.")
         self.problem = problem
-        self._side_count = sides
         self._restarts, self._heartbeat, self._threads = restarts, heartbeat, threads
-        self._start_within, self._method, self._kind = start_within, start_method, way
-        self._way: Any = None
-        self._gather: Any = None
+        self._start_within, self._method, self._kind, self._sides = start_within, start_method, way, sides
+        self._is_open = False
         self._seats: list[Seat] = []
         self._origin = time.monotonic()
         self._round, self._pull = -1, False
-        self._areas: tuple[Area, Area, Area] | tuple[()] = ()
         self._events: list[Incoming] = []
         self._early: set[int] = set()
         self._nursery: Nursery | None = None
@@ -118,37 +113,18 @@ class Local:
         before.close()
 
     def open(self, code: Code) -> None:
-        if self._areas:
+        if self._is_open:
             raise Invalid("An engine serves one code. Close this one and make another for the next code.")
         self.problem = prepared(self.problem, code)
-        self._code, self._dtype = code, np.dtype(self.problem.dtype)
-        slots, room = places(code, self.problem)
-        board = Area(Board.size(code.n, len(code.messages)))
-        params = Area(self._side_count * self.problem.dim * self._dtype.itemsize)
-        self._areas, self._letter = (board, params, Area(room)), Letter()
-        self._board = Board(board.map(), code.n, len(code.messages))
-        self._board.round[0], self._board.cancelled[:], self._board.whole[:] = -1, -1, -1
-        self._sides: list[Any] = list(params.map().view(self._dtype).reshape(self._side_count, -1))
-        payloads = self._areas[2].map()
-        rooms = {m: payloads[start + begin : start + room] for m, (start, room, begin) in enumerate(slots)}
-        payloads.flags.writeable = False
-        self._frames = [(payloads[at : at + begin].data, payloads[at + begin : at + room]) for at, room, begin in slots]
+        self._code, self._memory = code, Memory(code, self.problem, self._sides, self._kind)
+        self._is_open = True
         self._inbox, self._notes = os.pipe()
         os.set_blocking(self._inbox, False)
         self._seats, self._seat_of = [Seat() for _ in range(code.n)], dict[int, int]()
         self._last = [-math.inf] * code.n
-        estate = self._inherited(code.n)
-        if estate is not None:
-            self._nursery = estate.nursery
-        elif self._method == "forkserver":
-            self._nursery = Nursery(thread_limits(self._threads), own_modules(self.problem), self._start_within)
-        self._open_way(code, rooms)
-        self._awake = self._way is not None and cores() > 2 * (code.n + 1)
-        self.crowded = self._way is None and cores() <= code.n
-        shared = self._areas, self._letter, slots, self._notes, self._nursery, self._threads, self._way
-        cradle = Cradle(code, self.problem, *shared, {} if estate is None else estate.free)
-        self._starter = Starter(cradle.birth) if estate is None else estate.starter
-        self._starter.use(cradle.birth)
+        self._awake = self._memory.way is not None and cores() > 2 * (code.n + 1)
+        self.crowded = self._memory.way is None and cores() <= code.n
+        self._prepare_to_start()
         self._watch = select.epoll()
         for fd in (self._inbox, self._starter.fd):
             self._watch.register(fd, select.EPOLLIN)
@@ -157,59 +133,29 @@ class Local:
             self._start_all()
             undo.pop_all()
 
-    def _open_way(self, code: Code, rooms: dict[int, Any]) -> None:
-        """Where workers compute on a device: let parameters and messages stand where both ends reach them."""
-        from ..problems.base import Travels
-
-        if isinstance(self.problem, Travels):
-            self._way = self.problem.way(code, self._kind)
-        elif self._kind not in ("auto", "host"):
-            raise Invalid(
-                f'way="{self._kind}" is for problems on devices, but got {type(self.problem).__name__}. Leave it out.'
-            )
-        if self._way is not None:
-            if self._side_count == 1:
-                raise Invalid("Parameters on a device stand on two sides in turn, but got sides=1 (shared=True). Leave it out.")
-            self._way.open(self._sides, rooms)
-            self._sides = [self._way.lend(side) for side in (0, 1)]
-
     def gather(self, code: Code) -> Any:
-        self._gather = None if self._way is None else self._way.gather(code)
-        return self._gather
+        return self._memory.gather_of(code)
 
     def lend(self, round: int) -> Any:
-        """The side of the round. Who still reads it is late, by two rounds where there are two sides, and knows that."""
-        self._board.round[0] = round
-        return self._sides[round % len(self._sides)]
+        return self._memory.lend(round)
 
     def start(self, order: Order) -> None:
-        side, parity = order.round % len(self._sides), order.round % 2
         if order.round != self._round:
             self._round, self._origin, self._pull = order.round, time.monotonic(), order.pull
             self._roster.begin(self._origin)
-            self._board.round[0] = order.round  # before what stands on its side: who reads that knows when it is overwritten
-            if order.params is not self._sides[side]:
-                np.copyto(self._sides[side], order.params) if self._way is None else self._way.write(side, order.params)
-            if self._way is not None:
-                self._way.publish(order.round)
-            self._letter.write(order.round, order.context)
+            self._memory.write(order)
         if order.delays is not None:
-            self._board.delays[parity] = order.delays
+            self._memory.board.delays[order.round % 2] = order.delays
         record = self._record(order)
         is_ready = self._roster.is_ready
         for worker in range(self._code.n) if order.workers is None else order.workers:
-            self._board.cancelled[worker] = order.round - 1
+            self._memory.board.cancelled[worker] = order.round - 1
             if is_ready(worker):
                 self._seats[worker].tell(record if order.code is None else self._with_program(order, worker))
 
     def _with_program(self, order: Order, worker: int) -> bytes:
         """An order whose program stands on the board."""
-        assert order.code is not None
-        data = packed(order.code.program(worker))
-        if len(data) > PROGRAM:
-            raise Invalid(f"A program that changes has at most {PROGRAM} bytes, but that of worker {worker} has {len(data)}.")
-        self._board.programs[order.round % 2, worker, : len(data)] = np.frombuffer(data, np.uint8)
-        return self._record(order, len(data))
+        return self._record(order, self._memory.write_program(order, worker))
 
     def _record(self, order: Order, program: int = 0) -> bytes:
         delayed, hold = order.delays is not None, order.hold or (0.0, 0)
@@ -238,7 +184,7 @@ class Local:
 
     def cancel(self, round: int, workers: tuple[int, ...]) -> None:
         for worker in workers:  # sooner done than a list of them is an index
-            self._board.cancelled[worker] = round
+            self._memory.board.cancelled[worker] = round
 
     def pid(self, worker: int) -> int | None:
         """The process of a worker; None while it has none."""
@@ -250,23 +196,31 @@ class Local:
         if self._estate is not None:
             self._estate.end()
             self._estate = None
-        if not self._areas:
+        if not self._is_open:
             return
         if not self._left:
             self._end_workers()
         self._seats = []
         self._watch.close()
-        for fd in (self._inbox, self._notes, self._letter.fd):
+        for fd in (self._inbox, self._notes):
             os.close(fd)
-        if self._way is not None:
-            self._way.close()
-        for area in self._areas:
-            area.close()
-        self._areas = ()
-        del self._board, self._sides, self._frames
-        self._way = self._gather = None
+        self._memory.close()
+        self._is_open = False
+        del self._memory
 
     # Starting
+
+    def _prepare_to_start(self) -> None:
+        """What starts processes: that of the engine before, where there was one, or a new one."""
+        estate = self._inherited(self._code.n)
+        if estate is not None:
+            self._nursery = estate.nursery
+        elif self._method == "forkserver":
+            self._nursery = Nursery(thread_limits(self._threads), own_modules(self.problem), self._start_within)
+        free = {} if estate is None else estate.free
+        cradle = Cradle(self._code, self.problem, self._memory, self._notes, self._nursery, self._threads, free)
+        self._starter = Starter(cradle.birth) if estate is None else estate.starter
+        self._starter.use(cradle.birth)
 
     def _start_all(self) -> None:
         now = time.monotonic()
@@ -301,7 +255,7 @@ class Local:
 
     def _leave(self) -> Estate | None:
         """What another engine can take over, and this one has no more then; None where not all are there and get free."""
-        if not self._areas or self._way is not None or not self._roster.all_ready:
+        if not self._is_open or self._memory.way is not None or not self._roster.all_ready:
             return None
         for seat in self._seats:
             seat.end_orders()
@@ -349,7 +303,7 @@ class Local:
 
     def _read_notes(self) -> None:
         """A message is a sign of life; the roster hears of it at its next look, or at once where somebody hangs."""
-        events, last, current, frames, read = self._events, self._last, self._round, self._frames, frame.read_slot
+        events, last, current, frames, read = self._events, self._last, self._round, self._memory.frames, frame.read_slot
         for data in self._drain():
             now = time.monotonic()
             clock, as_usual = now - self._origin, not self._pull and not self._roster.hung
@@ -366,13 +320,13 @@ class Local:
             self._welcome(worker, now)
             return
         if kind == FAILED:
-            self._events += self._roster.failed(worker, round, self._board.read_report(worker), now)
+            self._events += self._roster.failed(worker, round, self._memory.board.read_report(worker), now)
             return
         if self._roster.hung:
             self._hear(worker)
         if kind == PART:
-            if round == self._round and self._gather is not None:
-                self._gather.hasten(index, epoch)
+            if round == self._round and self._memory.gather is not None:
+                self._memory.gather.hasten(index, epoch)
             return
         self._events.append(self._news(kind, worker, round, index, epoch, now - self._origin))
 
@@ -384,11 +338,11 @@ class Local:
             return Announced(worker, index, clock, round)
         if round != self._round:
             return Message(worker, index, round, clock, NOTHING)
-        return frame.read_slot(*self._frames[index], clock)
+        return self._memory.message(index, clock)
 
     def _hear(self, worker: int) -> None:
         """Tell the roster when a worker last gave a sign of life."""
-        joined = self._roster.heard(worker, max(self._last[worker], float(self._board.beats[worker])))
+        joined = self._roster.heard(worker, max(self._last[worker], float(self._memory.board.beats[worker])))
         if joined is not None:
             self._events.append(joined)
 
@@ -460,8 +414,8 @@ class Local:
     def _fetch(self, word: Tell) -> Incoming:
         """A message that was announced: it lies in shared memory, where it is whole, whatever its worker does."""
         now = self.clock()
-        if self._board.whole[word.message] != word.round:
+        if self._memory.board.whole[word.message] != word.round:
             return Failed(word.worker, now, word.round, f"Worker {word.worker} announced message {word.message}, but has none.")
-        message = frame.read_slot(*self._frames[word.message], now)
+        message = self._memory.message(word.message, now)
         message.ticket = word.ticket
         return message

@@ -16,18 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..problems.base import Problem
-from ..runtime import frame
-from ..runtime.payload import payload_sizes
 from ..runtime.serve import Share, share_of
 from ..scheme.code import Code
 from . import travel
 from .environment import environment, thread_limits
+from .local_memory import Memory
 from .local_worker import FREE, Channels, main
 from .nursery import Nursery, written
-from .shared import Area, Fd, Letter
+from .shared import Fd
 from .starter import Starter
 
-PAGE = 4096
 FAREWELL = 2.0
 """Seconds that workers have to end when the engine is closed."""
 
@@ -78,22 +76,16 @@ def end_starter(starter: Starter[Born], nursery: Nursery | None) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Cradle:
-    """What it takes to start a worker. areas: board, parameters, payloads. letter: what comes with
-    orders. slots: of all messages. notes: the master's inbox.
-
-    nursery: what forks workers; None: each is an interpreter of its own. threads: of numerical libraries. way: where parameters
-    and payloads stand, if not in the areas. free: processes of the engine before, by worker, which serve this one.
+    """What it takes to start a worker. notes: the master's inbox. nursery: what forks workers; None: each is an interpreter of
+    its own. threads: of numerical libraries. free: processes of the engine before, by worker, which serve this one.
     """
 
     code: Code
     problem: Problem
-    areas: tuple[Area, Area, Area]
-    letter: Letter
-    slots: Sequence[tuple[int, int, int]]
+    memory: Memory
     notes: int
     nursery: Nursery | None
     threads: int
-    way: Any = None
     free: dict[int, Free] = field(default_factory=dict)
 
     def birth(self, worker: int) -> Born:
@@ -106,11 +98,11 @@ class Cradle:
             passed.callback(os.close, theirs)
             undo.callback(os.close, orders)
             os.set_blocking(orders, False)
-            slots = tuple(self.slots[message.index] for message in share.program.messages)
+            memory = self.memory
+            slots = tuple(memory.slots[message.index] for message in share.program.messages)
             sizes = self.code.n, len(self.code.messages), self.problem.dim, np.dtype(self.problem.dtype).str
-            board, params, payloads = self.areas
-            areas = board, params, payloads, self.letter
-            channels = Channels(Fd(file), Fd(theirs), Fd(self.notes), *areas, slots, *sizes, self.way)
+            areas = *memory.areas, memory.letter
+            channels = Channels(Fd(file), Fd(theirs), Fd(self.notes), *areas, slots, *sizes, memory.way)
             born = Born(*(self._taken_over(worker, channels) or self._new(channels, modules)), orders)
             undo.pop_all()
         return born
@@ -146,18 +138,6 @@ class Cradle:
         with environment(thread_limits(self.threads)):
             process.start()
         return process
-
-
-def places(code: Code, problem: Problem) -> tuple[list[tuple[int, int, int]], int]:
-    """A place in shared memory for every message of a round, header and payload: where it begins, its size, and where in it the
-    payload begins; and the size of all."""
-    sizes = payload_sizes(code, problem.dim, np.dtype(problem.dtype))
-    tasks = np.bincount(code.tasks.worker, minlength=code.n)[code.messages.worker]
-    heads = np.array([frame.head_size(int(count)) for count in tasks])
-    rooms = heads + sizes
-    whole = -(-rooms // PAGE) * PAGE
-    ends = np.cumsum(whole)
-    return list(zip((ends - whole).tolist(), rooms.tolist(), heads.tolist(), strict=True)), int(ends[-1])
 
 
 def _pickled(share: Share) -> tuple[int, set[str]]:

@@ -83,6 +83,9 @@ class Letter:
             size, at = size - len(parts[-1]), at + len(parts[-1])
         return b"".join(parts)
 
+    def close(self) -> None:
+        os.close(self.fd)
+
     def __reduce__(self) -> Any:
         return _opened, (Fd(self.fd),)
 

@@ -1,11 +1,15 @@
-"""Buffers: those of a worker's model, as they must be before every forward pass, whatever the pass before did to them."""
+"""Buffers: those of a worker's model, as they must be before every forward pass, whatever the pass before did to them; and
+those of the master's, which move by what the passes of a step did."""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+
+from .layout import Layout
 
 COUNTER = "num_batches_tracked"
 """Of batch normalisation: counted on the master, and read by nothing."""
@@ -59,3 +63,16 @@ def kept_buffers(model: nn.Module) -> list[Kept]:
                 name = f"{prefix}.{key}" if prefix else key
                 found.append(Kept(name, owner, key, buffer, buffer.detach().clone()))
     return found
+
+
+@torch.no_grad()
+def move_statistics(model: nn.Module, layout: Layout, flat: Tensor, passes: int, carried: Set[str]) -> None:
+    """Running statistics of the master's model move by the mean of what they did in so many forward passes, whose sum was
+    decoded; those that are carried by the sum, for each partition moves places of its own."""
+    tensors = layout.tensors(model)
+    for name in layout.statistics:
+        moved = flat[layout.places[name]].view(tensors[name].shape).to(tensors[name].device)
+        tensors[name] += moved if name in carried else moved / passes
+    for layer in model.modules():
+        if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.num_batches_tracked is not None and layer.training:
+            layer.num_batches_tracked += 1

@@ -19,13 +19,13 @@ from ..engines.base import Engine, crowded
 from ..errors import Invalid
 from ..plan.auto import WORTH
 from ..runtime.estimate import Estimate
-from ..runtime.gather import Scaling
 from ..runtime.master import Finite
 from ..runtime.states import Shortfall
 from ..runtime.terms import Transfer
 from ..scheme.code import Code
 from ..scheme.stop import Stop
-from .batches import Dealt
+from .batches import Dealt, Placed
+from .buffers import move_statistics
 from .checks import (
     require_dealt,
     require_pieces,
@@ -33,17 +33,17 @@ from .checks import (
     require_shared,
 )
 from .context import pack
-from .data import Collate, source
-from .draft import Draft, Given, layout_and_how, usable
+from .data import Collate
+from .draft import Given, Wanted, usable
 from .filling import Filling
+from .head import Head
 from .how import Forward, split_batch
 from .info import Info, info_of
 from .launch import require_one_master
 from .layout import trainable
 from .notice import Notice
 from .outgoing import Outgoing
-from .parts import partitions
-from .probe import PassCost, probed, probed_on_workers
+from .probe import PassCost, probed_for
 from .problem import TorchProblem
 from .replica import roots
 from .samplers import Sampled
@@ -163,50 +163,36 @@ class Coded:
         self.model, self.callbacks, self.step, self.seed = model, tuple(callbacks), 0, seed
         given = Given.of(dataset, batch_size, batches, collate)
         require_dealt(scheme, "Shards" if given.streams else parts, stop)
-        size = sum(p.numel() for p in trainable(model).values())
-        how = {"seed": seed, "forward": forward, "autocast": autocast, "micro": micro_batch}
-        self.context, self.losses = dict(context or {}), names_of(forward)
         usable(model, loss_fn, forward)
-
-        def drafted(code: Code) -> tuple[Any, Draft]:
-            rows = partitions(given.samples, given.parts(parts, code.k), code.shares, seed)
-            batches = given.drawn(rows, code.shares, accumulate, seed, (shuffle and not given.streams, drop_last))
-            layout, computed = layout_and_how(model, loss_fn, code, device, statistics, **how)
-            data = source(given.dataset, rows, given.collate)
-            return rows, Draft(model, loss_fn, data, batches, layout, computed, code, self._values)
-
+        self.context, self.losses = dict(context or {}), names_of(forward)
         self.cost: PassCost | None = None
-
         options = require_shared(shared, engine, model, dict(engine_options or {}))
+        how = {"seed": seed, "forward": forward, "autocast": autocast, "micro": micro_batch}
+        dealing = shuffle and not given.streams, drop_last
+        wanted = Wanted(model, loss_fn, given, parts, accumulate, dealing, device, statistics, how, self._values)
 
         def task_cost() -> float | None:
-            if not check or engine not in (*ENGINES,) or given.batches is not None:  # a sampler would draw a batch for this
-                return None
-            problem = drafted(uncoded(workers or 1))[1].problem()
-            if engine == "local":  # workers are as this process
-                self.cost = probed(problem, int(options.get("threads", 1)))
-            else:
-                probing = engine_maker(engine, options | {"way": "host"}, latency, seed)  # where these few numbers are
-                self.cost = start_master(problem, partial(probed_on_workers, problem, probing))
+            if check and engine in (*ENGINES,) and given.batches is None:  # a sampler would draw a batch for this
+                problem = wanted.draft(uncoded(workers or 1)).problem()
+                self.cost = probed_for(problem, engine, options, latency, seed)
             return None if self.cost is None else self.cost.fixed
 
         with notice.during("planning the code; where a trace does not tell what a pass costs, it is measured"):
+            size = sum(p.numel() for p in trainable(model).values())
             code, planned, saving, self.advised = resolve(scheme, workers, latency, size, given.of_a_step, worth, task_cost)
         require_pieces(accumulate, micro_batch, code)
         require_turns(forward, loss_fn, self.context, len(code.blocks))
-        rows, draft = drafted(code)
-        self.batches = draft.batches
         with notice.during("computing a few samples, to see what the loss is; check=False leaves that out"):
-            draft = draft.checked(reduction, check, statistics, carried)
+            draft = wanted.draft(code).checked(reduction, check, statistics, carried)
             self._draft = draft.for_workers(read_ahead, one_pass, check, statistics)
-        self.layout, self.code, self._carried = draft.layout, draft.code, frozenset(carried)
+        self.layout, self.code, self.batches = draft.layout, draft.code, draft.batches
+        self._carried, self._shared = frozenset(carried), shared
         self._by_time = (stop or planned or patience) is not None
-        self._shared = shared
         self._begin()
         make = engine_maker(engine, options, latency, seed)
         how_to_go_on = {"on_shortfall": on_shortfall, "patience": patience, "transfer": transfer, "trace": trace}
         starting: Any = adaptive_master if scheme == "adaptive" else one_master
-        if saving is not None and trial and stop is None and rows is None:
+        if saving is not None and trial and stop is None and not isinstance(self.batches, Placed):
             starting = partial(trying_master, Trial(self.code, saving, worth=worth, steps=trial))
         with notice.during(f"{code.n} workers for {code.name}, each with the model and its samples"):
             begin = partial(starting, self, make, stop or planned, given.of_a_step, how_to_go_on)
@@ -218,8 +204,7 @@ class Coded:
     def _begin(self) -> None:
         """What a step builds on."""
         self._turn, self._names = self.losses[0], frozenset(self.layout.names)
-        self._factor, self._sums = 1.0, np.zeros(0)
-        self._filling = Filling()
+        self._head, self._filling = Head(self.layout, self._draft.how.mean), Filling()
         self._finite: Finite = None
         self._quiet = False
         self._second: dict[Tensor, Tensor] = {}
@@ -254,12 +239,11 @@ class Coded:
             estimate, samples = self._gradient(step, delays, late=self._quiet and not self._sampled)
         except Changed:
             estimate, samples = self._gradient(step, delays)
-        value = self._factor * float(self._sums[0]) if self.layout.loss and not estimate.skipped else None
         if estimate.skipped:
             self._filling.withdraw()
         else:
             self._fill(estimate, step)
-        info = info_of(estimate, self.batches.epoch_of(step), samples, value, self._metrics(estimate))
+        info = info_of(estimate, self.batches.epoch_of(step), samples, *self._head.loss_and_metrics(estimate))
         self.step = step + 1
         for call in self.callbacks:
             call(info)
@@ -274,8 +258,7 @@ class Coded:
             self._require_same(step)
             late = False
         samples = self.batches.size(step)
-        known = (1.0, 1) if self.layout.ratio else (self._share(samples), -1)
-        scaling = Scaling(self.layout.head, lambda head: self._scale(head, samples), self.layout.sums, known)
+        scaling = self._head.scaling(samples, step)
         told: dict[str, Any] = {"delays": delays, "context": context, "finite": self._finite}
         meanwhile = partial(self._prepare, step if late else None)
         try:
@@ -363,25 +346,6 @@ class Coded:
                 "Make another Coded after freezing or unfreezing, and load its state."
             )
 
-    def _scale(self, head: Any, samples: int) -> float:
-        """By what decoded sums are multiplied: one over the samples of a mean, or over the denominators that were decoded."""
-        self._sums = np.array(head[: self.layout.sums])
-        self._factor = self._share(samples)
-        if not self.layout.ratio:
-            return self._factor
-        total = float(head[1])
-        if not total > 0:
-            raise Invalid(
-                f"Step {self.step}: the denominators of the loss add up to {total:g}, but must to more than 0. Is everything "
-                "ignored in this batch?"
-            )
-        self._factor = 1 / total
-        return self._factor
-
-    def _share(self, samples: int) -> float:
-        """By what sums are multiplied where there is no denominator."""
-        return 1 / samples if self.problem.how.mean else 1.0
-
     def _prepare(self, step: int | None = None) -> None:
         """Cut what will be the gradient, where it is known where that will be. step: look now for what its order should have
         brought."""
@@ -394,13 +358,6 @@ class Coded:
         """Refuse a model that is not as it was at the last look."""
         if self._told(step) or not self._watch.same:
             raise Changed
-
-    def _metrics(self, estimate: Estimate) -> dict[str, float]:
-        """Sums over the batch, by name."""
-        if estimate.skipped:
-            return {}
-        wanted = self.layout.metrics
-        return dict(zip(wanted, self._sums[len(self._sums) - len(wanted) :].tolist(), strict=True))
 
     def _values(self, turn: str | None) -> dict[str, Any]:
         """What `forward` gets with a step."""
@@ -425,7 +382,8 @@ class Coded:
         if len(estimate.tracks) > 1:
             self._second = dict(self._cut(tensor_of(estimate.second)))
         if estimate.exact and self.layout.statistics:
-            self._update_statistics(first, step)
+            passes = sum(len(self.problem.pieces(part, step)) for part in range(self.problem.k))
+            move_statistics(self.model, self.layout, first, passes, self._carried)
 
     def _cut(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
         """The gradient of each parameter; none for those that no loss reaches, as in torch."""
@@ -435,19 +393,6 @@ class Coded:
         unused = self._draft.unused.get(self._turn, ())
         found = [(p, piece) for name, p, piece in pieces if name not in unused or bool(piece.any())]
         return found[len(self.layout.statistics) :]
-
-    @torch.no_grad()
-    def _update_statistics(self, flat: Tensor, step: int) -> None:
-        """Running statistics move by the mean of what they did in the forward passes of the partitions; carried ones by
-        the sum, for each partition moves places of its own."""
-        passes = sum(len(self.problem.pieces(part, step)) for part in range(self.problem.k))
-        tensors = self.layout.tensors(self.model)
-        for name in self.layout.statistics:
-            moved = flat[self.layout.places[name]].view(tensors[name].shape).to(tensors[name].device)
-            tensors[name] += moved if name in self._carried else moved / passes
-        for layer in self.model.modules():
-            if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.num_batches_tracked is not None and layer.training:
-                layer.num_batches_tracked += 1
 
 
 def tensor_of(vector: Any) -> Tensor:

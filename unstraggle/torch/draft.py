@@ -23,11 +23,11 @@ from .checks import (
     require_same_again,
     takes_context,
 )
-from .data import Columns, Items, length
+from .data import Columns, Items, length, source
 from .how import How, split_batch
 from .layout import Layout, alignment, trainable
 from .outcome import weighs
-from .parts import batches_of
+from .parts import batches_of, partitions
 from .problem import TorchProblem
 from .replica import own_copy
 from .samplers import Sampled, taken_apart
@@ -159,19 +159,40 @@ class Draft:
         return replace(draft, code=code, unused=unused)
 
 
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What a run was asked for, whatever its code. parts: which samples each partition has, if that is fixed. accumulate: so
+    many batches make a step. dealing: shuffle, drop_last. how: more of how losses are computed, as `How` has it."""
+
+    model: nn.Module
+    loss_fn: Any
+    given: Given
+    parts: Any
+    accumulate: int
+    dealing: tuple[bool, bool]
+    device: str | Sequence[str]
+    statistics: str
+    how: Mapping[str, Any]
+    values: Callable[[str | None], dict[str, Any]]
+
+    def draft(self, code: Code) -> Draft:
+        """What is known for a code before anything is computed."""
+        seed, given = self.how["seed"], self.given
+        rows = partitions(given.samples, given.parts(self.parts, code.k), code.shares, seed)
+        batches = given.drawn(rows, code.shares, self.accumulate, seed, self.dealing)
+        data = source(given.dataset, rows, given.collate)
+        devices = (self.device,) if isinstance(self.device, str) else tuple(self.device)
+        layout = replace(first_layout(self.model, code, self.statistics), align=alignment(devices, code))
+        return Draft(self.model, self.loss_fn, data, batches, layout, self._how(devices, layout), code, self.values)
+
+    def _how(self, devices: tuple[str, ...], layout: Layout) -> How:
+        home = str(next(iter(trainable(self.model).values())).device)
+        told, split = takes_context(self.how["forward"]), weighs(self.loss_fn) and layout.loss
+        return How(devices=devices, told=told, split=split, home=home, **self.how)
+
+
 def usable(model: nn.Module, loss_fn: Any, forward: Any) -> None:
     """Refuse what nobody can train."""
     require_no_parameters(loss_fn, model)
     require_dense(model)
     require_forward(loss_fn, forward is split_batch)
-
-
-def layout_and_how(
-    model: nn.Module, loss_fn: Any, code: Code, device: str | Sequence[str], statistics: str, **how: Any
-) -> tuple[Layout, How]:
-    """The vector that travels, and how losses are computed, as far as that is known before anything is computed."""
-    devices = (device,) if isinstance(device, str) else tuple(device)
-    layout = replace(first_layout(model, code, statistics), align=alignment(devices, code))
-    home = str(next(iter(trainable(model).values())).device)
-    told, split = takes_context(how["forward"]), weighs(loss_fn) and layout.loss
-    return layout, How(devices=devices, told=told, split=split, home=home, **how)

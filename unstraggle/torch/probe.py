@@ -6,8 +6,9 @@ import contextlib
 import logging
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..engines.base import Engine
 from ..runtime.master import Master
 from .problem import TorchProblem
 from .samplers import Sampled
+from .start import engine_maker, start_master
 
 log = logging.getLogger("unstraggle")
 
@@ -147,6 +149,14 @@ def probed_on_workers(problem: TorchProblem, make: Callable[[Any], Engine]) -> P
     found = PassCost(*told[len(told) // 2])
     log.info("On the workers: %s", found)
     return found
+
+
+def probed_for(problem: TorchProblem, engine: str, options: Mapping[str, Any], latency: Any, seed: int) -> PassCost | None:
+    """What a pass costs where the workers of an engine will be."""
+    if engine == "local":  # workers are as this process
+        return probed(problem, int(options.get("threads", 1)))
+    make = engine_maker(engine, {**options, "way": "host"}, latency, seed)  # where these few numbers are
+    return start_master(problem, partial(probed_on_workers, problem, make))
 
 
 @contextlib.contextmanager
