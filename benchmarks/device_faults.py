@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -190,21 +190,28 @@ def short_of_memory(scheme: str) -> dict[str, Any]:
         return tried(scheme, lambda: None, forward=faulty, check=False)
 
 
-def without_device(scheme: str, later: bool) -> dict[str, Any]:
-    """Worker 1 starts where no device is visible; later: when it is started again."""
-    started, hidden = Cradle._started, not later
-
-    def blind(cradle: Cradle, channels: Any, *more: Any) -> Any:
-        nonlocal hidden
-        mine = cradle.code.messages.worker[list(cradle.slots).index(channels.slots[0])] == 1
-        with environment({"CUDA_VISIBLE_DEVICES": ""}) if mine and hidden else contextlib.nullcontext():
-            return started(cradle, channels, *more)
+@contextlib.contextmanager
+def blind(worker: int, at_once: bool) -> Iterator[Callable[[], None]]:
+    """Processes of a worker of `Local(start_method="spawn")` start where no device is visible; those that start after a call of
+    what this gives, if not at once."""
+    started, hidden = Cradle._started, at_once
 
     def hide() -> None:
         nonlocal hidden
         hidden = True
 
-    with patch.object(Cradle, "_started", blind):
+    def start(cradle: Cradle, channels: Any, *more: Any) -> Any:
+        whose = cradle.code.messages.worker[list(cradle.memory.slots).index(channels.slots[0])]
+        with environment({"CUDA_VISIBLE_DEVICES": ""}) if whose == worker and hidden else contextlib.nullcontext():
+            return started(cradle, channels, *more)
+
+    with patch.object(Cradle, "_started", start):
+        yield hide
+
+
+def without_device(scheme: str, later: bool) -> dict[str, Any]:
+    """Worker 1 starts where no device is visible; later: when it is started again."""
+    with blind(1, at_once=not later) as hide:
         return tried(scheme, hide, {"start_method": "spawn", "restarts": 1})
 
 
