@@ -6,6 +6,7 @@ import os
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import Dataset
 
 import unstraggle as us
@@ -17,6 +18,25 @@ def mlp(dtype=torch.float32, dropout=0.0, seed=1):
     torch.manual_seed(seed)
     layers = [nn.Linear(6, 12), nn.Tanh(), nn.Dropout(dropout), nn.Linear(12, 12), nn.Tanh(), nn.Linear(12, 3)]
     return nn.Sequential(*layers).to(dtype)
+
+
+def deep():
+    """Four small layers, all of the same size."""
+    torch.manual_seed(0)
+    return nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(4, 4), nn.Tanh())])
+
+
+class Twice(nn.Module):
+    """A layer that is used by two checkpoints, which the backward pass computes one after the other."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.same = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, inputs):
+        there = checkpoint(self.same, self.first(inputs), use_reentrant=True)
+        return checkpoint(self.same, there.tanh(), use_reentrant=True)
 
 
 def table(samples=50, dtype=torch.float32, seed=0):

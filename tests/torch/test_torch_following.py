@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from unstraggle.engines import dock
 from unstraggle.engines.dock import Dock
@@ -17,14 +16,9 @@ from unstraggle.problems import Shows
 from unstraggle.runtime.serve import Abandoned, Job, run, share_of
 from unstraggle.torch.leaving import Following
 
-from ..torch_models import Residual, Tied, coded, mlp, params_of, table
+from ..torch_models import Residual, Tied, Twice, coded, deep, mlp, params_of, table
 
 INPUTS = torch.linspace(-1, 1, 24).view(6, 4)
-
-
-def deep():
-    torch.manual_seed(0)
-    return nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(4, 4), nn.Tanh())])
 
 
 class Told:
@@ -58,19 +52,6 @@ def test_what_is_said_to_be_known_is_what_it_will_be(stops):
     places = [upto for upto, _ in said]
     assert places[0] == 0 and places == sorted(set(places)) and len(places) == 1 + stops
     assert all(torch.equal(numbers, total[:upto]) for upto, numbers in said)
-
-
-class Twice(nn.Module):
-    """A layer that is used by two checkpoints, which the backward pass computes one after the other."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.same = nn.Linear(4, 4), nn.Linear(4, 4)
-
-    def forward(self, inputs):
-        there = checkpoint(self.same, self.first(inputs), use_reentrant=True)
-        return checkpoint(self.same, there.tanh(), use_reentrant=True)
 
 
 def test_where_the_pass_comes_back_what_was_said_does_not_hold_and_nothing_more_is():

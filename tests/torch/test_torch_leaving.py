@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from unstraggle import codes
 from unstraggle.engines.local_worker import NOTE, PART
@@ -18,7 +17,7 @@ from unstraggle.torch.leaving import Leaving
 from unstraggle.torch.pinned import Pinned, pieces
 from unstraggle.torch.pins import merged
 
-from ..torch_models import coded, mlp, table
+from ..torch_models import Twice, coded, deep, mlp, table
 
 KIND = np.dtype("f4")
 
@@ -65,11 +64,6 @@ def gradient(model, forward=None, passes=1):
     return torch.cat([p.grad.reshape(-1) for p in reversed(list(model.parameters()))])
 
 
-def deep():
-    torch.manual_seed(0)
-    return nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(4, 4), nn.Tanh())])
-
-
 @pytest.mark.parametrize("stops", [0, 1, 3, 7])
 def test_what_leaves_early_is_what_is_known_at_the_end(stops):
     total, left = message(deep(), stops)
@@ -81,19 +75,6 @@ def test_nothing_leaves_while_more_passes_follow():
     total, left = message(deep(), 3, passes=2)
     assert left.calls == []
     assert torch.allclose(left.arrived(total), gradient(deep(), passes=2))
-
-
-class Twice(nn.Module):
-    """A layer that is used by two checkpoints, which the backward pass computes one after the other."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.same = nn.Linear(4, 4), nn.Linear(4, 4)
-
-    def forward(self, inputs):
-        there = checkpoint(self.same, self.first(inputs), use_reentrant=True)
-        return checkpoint(self.same, there.tanh(), use_reentrant=True)
 
 
 def test_what_changes_after_it_has_left_leaves_again():
