@@ -50,6 +50,12 @@ def test_what_is_worth_having_can_be_said():
         Trial(us.codes.uncoded(2), 0.1, steps=2)
 
 
+@pytest.mark.parametrize("parts", ["random", "contiguous"])
+def test_samples_that_stay_where_they_are_are_not_dealt_to_another_code(parts):
+    with planned(EVEN, parts=parts) as run:
+        assert len({run.backward().code for _ in range(24)}) == 1 and run.code.name != "uncoded(4)"
+
+
 def test_work_by_speed():
     speeds = np.tile([1.0, 1.0, 1.0, 3.0], (40, 1))
     options = {"scheme": "balanced", "workers": N, "engine": "virtual", "batch_size": 32}

@@ -192,9 +192,11 @@ def test_parameters_of_accelerators_begin_at_round_places():
 
 
 def test_gaps_between_parameters_change_nothing(monkeypatch):
-    monkeypatch.setattr("unstraggle.torch.draft.alignment", lambda devices, code: 16)
+    asked = []
+    monkeypatch.setattr("unstraggle.torch.draft.alignment", lambda devices, code: asked.append(devices) or 16)
     reference, _ = trained(scheme="fractional_repetition(4, s=1)", steps=2)
     monkeypatch.undo()
+    assert set(asked) == {("cpu",)}
     found, _ = trained(scheme="fractional_repetition(4, s=1)", steps=2)
     assert all(torch.equal(a, b) for a, b in zip(found, reference, strict=True))
 
