@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from unstraggle import Invalid, UnstraggleError, codes
+from unstraggle.engines import local
 from unstraggle.runtime.gather import Gather, Scaling
 from unstraggle.runtime.message import Message
 from unstraggle.torch import ways
@@ -82,6 +83,13 @@ def test_workers_that_are_killed_find_everything_again(device, monkeypatch):
             twin.zero_grad()
             run.backward()
     assert all(torch.allclose(a, p.grad, rtol=1e-4, atol=1e-6) for a, p in zip(again, twin.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(("way", "takes"), [("ipc", False), ("pinned", False), ("host", True)])
+def test_workers_that_compute_on_a_device_take_no_processor_from_the_master(monkeypatch, way, takes):
+    monkeypatch.setattr(local, "cores", lambda: 1)
+    with coded(mlp(), data=table(), scheme="uncoded(2)", engine="local", engine_options={"way": way}) as run:
+        assert run.master.engine.crowded is takes and run.backward().exact
 
 
 def test_what_stands_whole_is_not_touched_when_a_worker_is_asked_again():
