@@ -111,6 +111,12 @@ def coded(loss_fn=None, data=DATA, model=None, **options):
     return us.torch.Coded(model or nn.Linear(3, 1), loss_fn or nn.MSELoss(), data, **given)
 
 
+def after_closing():
+    with coded() as run:
+        pass
+    run.backward()
+
+
 def master(code, **options):
     problem = problems.LeastSquares.split(np.eye(4), np.ones(4), parts=4)
     return us.Master(code, engines.Virtual(problem, CLOCK, rng=0), **options)
@@ -231,6 +237,7 @@ RAISED = {
     "The script was started several times": lambda: require_one_master("local", {"WORLD_SIZE": "4", "RANK": "0"}),
     "The loss is not one number": lambda: coded(nn.MSELoss(reduction="none")),
     "Samples cannot be read": lambda: coded(data=Elsewhere()),
+    "A run was closed": after_closing,
     "The forward pass fails": lambda: coded(data=(torch.ones(40, 4), torch.ones(40, 1))),
     "A dataset without length or items": lambda: coded(data=iter([1, 2])),
     "Parameters were frozen": freezing,

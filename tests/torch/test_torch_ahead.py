@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader, Dataset
 import unstraggle as us
 from unstraggle import Invalid
 from unstraggle.latency import ShiftedExponential
-from unstraggle.torch.ahead import Ahead
+from unstraggle.torch.ahead import Ahead, Found, Here
 from unstraggle.torch.batches import KEPT, Dealt
+from unstraggle.torch.how import How
 from unstraggle.torch.reading import Reading
 
 from ..engines.scenarios import until
@@ -57,24 +58,24 @@ def rows(run, step, part=0):
 
 def test_what_was_asked_for_is_there_once_and_errors_come_when_it_is_taken():
     read = []
-    ahead = Ahead(lambda part, places: read.append(places.tolist()) or 1 / places)
+    ahead = Ahead([Here(lambda part, places: read.append(places.tolist()) or 1 / places)])
     ahead.ask((1, 0, 0), np.array([1]))
     ahead.ask((1, 0, 0), np.array([1]))  # is being read
-    assert ahead.take((1, 0, 0), np.array([1])) == 1 and read == [[1]]
+    assert ahead.take((1, 0, 0), np.array([1])).batch == 1 and read == [[1]]
     with np.errstate(divide="raise"):
-        failing = Ahead(lambda part, places: [][0])
+        failing = Ahead([Here(lambda part, places: [][0])])
     failing.ask((2, 0, 0), np.array([0]))
     with pytest.raises(IndexError):
         failing.take((2, 0, 0), np.array([0]))
     ahead.ask((3, 0, 0), np.array([2]))
     until(lambda: [2] in read)
-    assert ahead.take((3, 0, 0), np.array([4])) == 0.25  # other samples than were asked for
+    assert ahead.take((3, 0, 0), np.array([4])).batch == 0.25  # other samples than were asked for
     assert read == [[1], [2], [4]]
 
 
 def test_what_is_waited_for_is_read_first_and_what_is_over_is_not_read():
     read, go = [], threading.Event()
-    ahead = Ahead(lambda part, places: (go.wait(), read.append(places.tolist()))[1])
+    ahead = Ahead([Here(lambda part, places: (go.wait(), read.append(places.tolist()))[1])])
     ahead.ask((0, 0, 0), np.array([0]))  # is begun, and waits
     until(lambda: ahead._desk.asked[0, 0, 0][1].running())
     for step, row in ((1, 1), (6, 6), (7, 7)):
@@ -88,7 +89,7 @@ def test_what_is_waited_for_is_read_first_and_what_is_over_is_not_read():
 
 def test_the_thread_ends_with_what_asked_it():
     before = set(threading.enumerate())
-    ahead = Ahead(lambda part, places: places)
+    ahead = Ahead([Here(lambda part, places: places)])
     (thread,) = set(threading.enumerate()) - before
     del ahead
     gc.collect()
@@ -164,9 +165,7 @@ ENDING = """
 import time
 import numpy as np
 import torch
-from unstraggle.torch.ahead import Ahead
-from unstraggle.torch.batches import KEPT, Dealt
-from unstraggle.torch.reading import Reading
+from unstraggle.torch.ahead import Ahead, Here
 
 torch.set_num_threads(1)
 big, begun = torch.randn(600, 600), []
@@ -178,7 +177,7 @@ def read(part, places):
         found = found @ big
     return found
 
-ahead = Ahead(read)
+ahead = Ahead([Here(read)])
 ahead.ask((1, 0, 0), np.arange(3))
 while not begun:
     time.sleep(0.001)
@@ -196,9 +195,9 @@ def test_tensors_are_read_ahead_when_the_device_has_been_asked_for_everything(mo
     monkeypatch.setattr(Reading, "_worth", lambda reading: True)
     for dataset, at_once in ((table(24), False), (Slow(), True)):
         run, problem = worker_of(dataset)
-        asked, reading = [], Reading(problem.data, problem.batches, 0, torch.device("cpu"), ahead=True)
+        asked, reading = [], Reading(problem.data, problem.batches, 0, torch.device("cpu"), How(seed=0, ahead=True))
         monkeypatch.setattr(reading.ahead, "ask", lambda key, places, asked=asked: asked.append((key, places.tolist())))
-        monkeypatch.setattr(reading, "_taken", lambda key, places, ahead: None)
+        monkeypatch.setattr(reading, "_taken", lambda key, places, ahead: Found(None))
         reading.read(0, 0)
         assert bool(asked) is at_once
         reading.ask_ahead()

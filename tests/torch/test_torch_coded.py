@@ -463,6 +463,19 @@ def test_a_step_that_is_skipped_leaves_gradients_alone():
     assert all(p.grad is None for p in model.parameters())
 
 
+@pytest.mark.parametrize("engine", ["virtual", "local"])
+def test_a_run_that_was_closed_says_so(engine):
+    run = coded(mlp(), scheme="uncoded(2)", engine=engine)
+    run.backward()
+    for _ in range(2):
+        run.close()
+    with pytest.raises(Invalid, match=r"This run was closed, .* load the state_dict of this one"):
+        run.backward()
+    assert run.state_dict()["step"] == 1
+    with pytest.raises(Invalid, match="This master was closed"):
+        run.master.gradient(np.zeros(run.problem.dim))
+
+
 def test_a_launcher_of_several_processes_is_refused(monkeypatch):
     for size, rank in (("WORLD_SIZE", "RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE",) * 2):
         with monkeypatch.context() as started:

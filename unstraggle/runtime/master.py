@@ -121,6 +121,7 @@ class Master:
         self._recorder, self._log = Recorder(self.code, trace), Log(log)
         self._gathers: tuple[Code, Gather] | None = None
         self._own: NDArray[Any] | None = None
+        self._closed = False
         with contextlib.ExitStack() as undo:
             undo.callback(self._log.close)
             engine.open(self.code)
@@ -145,6 +146,8 @@ class Master:
         the last messages are added up. finite: whether the parameters are, where that is seen while they are written; or who is
         to be asked once workers have their order, since a device may still look.
         """
+        if self._closed:
+            raise Invalid("This master was closed, and its workers have ended. Make another one, with an engine of its own.")
         if not self._busy.acquire(blocking=False):
             raise Invalid("A master computes one gradient at a time, but another thread is in one. Use one master per thread.")
         try:
@@ -267,7 +270,8 @@ class Master:
         self._recorder.note(switch)
 
     def close(self) -> None:
-        """End the workers and write what is left of the trace and the log."""
+        """End the workers and write what is left of the trace and the log. May be called twice."""
+        self._closed = True
         self.engine.close()
         self._recorder.close()
         self._log.close()

@@ -1,21 +1,21 @@
-"""Ahead: the samples of the next step are read by a thread while this one is computed."""
+"""Ahead: the samples of the next steps are read while this one is computed, by threads or by processes of theirs."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import random
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .batches import Rows
+from .seeds import States, alike, states
 
 Key = tuple[int, int, int]
 """Step, partition, and micro-batch of it."""
@@ -23,25 +23,64 @@ LAST = 5.0
 """Seconds that a process waits at its end for what is being read."""
 
 
+class Found(NamedTuple):
+    """A batch that was read. drawn: where that left the generators of random numbers, if it was done elsewhere and drew any."""
+
+    batch: Any
+    drawn: States | None = None
+
+
+Asked = tuple[Rows, Future[Found]]
+Job = tuple[Key, Rows, Future[Found]]
+
+
+class Source(Protocol):
+    """Reads batches, one after the other, for one thread. start: get ready. close: nothing more is read."""
+
+    def start(self) -> None: ...
+    def read(self, key: Key, places: Rows) -> Found: ...
+    def close(self) -> None: ...
+
+
+class Here:
+    """Reads in the thread itself. read(partition, places): how. For samples whose reading draws no random numbers: those of a
+    process are one sequence, whoever draws."""
+
+    def __init__(self, read: Callable[[int, Rows], Any]) -> None:
+        self._read = read
+
+    def start(self) -> None:
+        """Nothing to do."""
+
+    def read(self, key: Key, places: Rows) -> Found:
+        return Found(self._read(key[1], places))
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
 class Ahead:
-    """Batches that are read before they are asked for, by one thread, in the order of their steps. Nobody else reads, so that
-    a dataset need not care about threads. pinned: into memory that a device reads by itself.
+    """Batches that are read before they are asked for, in the order of their steps, by a thread for each source. Nobody else
+    reads, so that with one source a dataset need not care about threads. pinned: into memory that a device reads by itself.
+    depth: how many steps after the one that is computed are read.
 
-    read(partition, places): how. For samples whose reading draws no random numbers: those of a process are one sequence,
-    whoever draws.
-
-    >>> ahead = Ahead(lambda part, places: torch.as_tensor(10 * places))
+    >>> ahead = Ahead([Here(lambda part, places: torch.as_tensor(10 * places))])
     >>> ahead.ask((1, 0, 0), np.array([3, 4]))
-    >>> ahead.take((1, 0, 0), np.array([3, 4])), ahead.take((2, 0, 0), np.array([5]))
+    >>> ahead.take((1, 0, 0), np.array([3, 4])).batch, ahead.take((2, 0, 0), np.array([5])).batch
     (tensor([30, 40]), tensor([50]))
     """
 
-    def __init__(self, read: Callable[[int, Rows], Any], pinned: bool = False) -> None:
+    def __init__(self, sources: Sequence[Source], pinned: bool = False, depth: int = 1) -> None:
         self._desk = desk = Desk()
-        thread = threading.Thread(target=work, args=(desk, read, pinned), name="unstraggle-ahead", daemon=True)
-        thread.start()
+        self.depth = depth
+        ready = threading.Barrier(len(sources) + 1)
+        for source in sources:
+            args = (desk, source, pinned, ready)
+            thread = threading.Thread(target=work, args=args, name="unstraggle-ahead", daemon=True)
+            thread.start()
+            atexit.register(_end, weakref.ref(desk), weakref.ref(thread))
+        ready.wait()
         weakref.finalize(self, desk.close)
-        atexit.register(_end, weakref.ref(desk), weakref.ref(thread))
 
     def ask(self, key: Key, places: Rows) -> None:
         """Begin to read, unless these were asked for already."""
@@ -57,12 +96,12 @@ class Ahead:
         with self._desk.changed:
             return [(key, places) for key, (places, one) in self._desk.asked.items() if one.done() and one.exception() is None]
 
-    def take(self, key: Key, places: Rows) -> Any:
-        """The samples; they are read now where nobody asked for these. What was asked for steps other than this and the next is
-        forgotten. Errors of reading come here."""
+    def take(self, key: Key, places: Rows) -> Found:
+        """The samples; they are read now where nobody asked for these. What was asked for steps before this one, or long after,
+        is forgotten. Errors of reading come here."""
         desk = self._desk
         with desk.changed:
-            desk.asked = {other: one for other, one in desk.asked.items() if other[0] - key[0] in (0, 1)}
+            desk.asked = {other: one for other, one in desk.asked.items() if 0 <= other[0] - key[0] <= self.depth}
         self.ask(key, places)
         with desk.changed:
             _, found = desk.asked.pop(key)
@@ -84,11 +123,11 @@ class Desk:
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.asked: dict[Key, tuple[Rows, Future[Any]]] = {}
-        self.urgent: tuple[Key, Rows, Future[Any]] | None = None
+        self.asked: dict[Key, Asked] = {}
+        self.urgent: Job | None = None
         self.closed = False
 
-    def next(self) -> tuple[Key, Rows, Future[Any]] | None:
+    def next(self) -> Job | None:
         """What to read now: what is waited for, else the first that nobody has begun. None where there is nothing."""
         if self.urgent is not None:
             found, self.urgent = self.urgent, None
@@ -99,25 +138,35 @@ class Desk:
     def close(self) -> None:
         with self.changed:
             self.closed = True
-            self.changed.notify()
+            self.changed.notify_all()
 
 
-def work(desk: Desk, read: Callable[[int, Rows], Any], pin: bool) -> None:
+def work(desk: Desk, source: Source, pin: bool, ready: threading.Barrier) -> None:
     """Read what is asked for, until the desk is closed."""
-    while True:
-        with desk.changed:
-            while (one := desk.next()) is None and not desk.closed:
-                desk.changed.wait()
-            if one is None or desk.closed:
-                return
-            (_, part, _), places, found = one
-            found.set_running_or_notify_cancel()
-        try:
-            batch = read(part, places)
-            found.set_result(pinned(batch) if pin else batch)
-        except BaseException as error:
-            found.set_exception(error)
-        del one, found
+    with contextlib.suppress(Exception):  # reading tries again, and its errors are heard
+        source.start()
+    ready.wait()
+    with contextlib.closing(source):
+        while (one := _taken(desk)) is not None:
+            key, places, future = one
+            try:
+                found = source.read(key, places)
+                future.set_result(found._replace(batch=pinned(found.batch)) if pin else found)
+                del found
+            except BaseException as error:
+                future.set_exception(error)
+            del one, future
+
+
+def _taken(desk: Desk) -> Job | None:
+    """What to read next, which nobody else takes then; None when the desk is closed."""
+    with desk.changed:
+        while (one := desk.next()) is None and not desk.closed:
+            desk.changed.wait()
+        if one is None or desk.closed:
+            return None
+        one[2].set_running_or_notify_cancel()
+        return one
 
 
 @contextlib.contextmanager
@@ -130,14 +179,9 @@ def drawing() -> Iterator[list[bool]]:
     [True]
     """
     drew: list[bool] = []
-    before = _states()
+    before = states()
     yield drew
-    drew.append(any(not np.array_equal(a, b) for a, b in zip(before, _states(), strict=True)))
-
-
-def _states() -> list[Any]:
-    legacy: Any = np.random.get_state()  # noqa: NPY002
-    return [torch.get_rng_state().numpy(), legacy[1], legacy[2:], np.array(random.getstate()[1])]
+    drew.append(not alike(before, states()))
 
 
 def pinned(batch: Any) -> Any:

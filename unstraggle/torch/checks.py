@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import os
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,17 +15,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..checks import require_count
 from ..engines import travel
 from ..errors import Invalid
 from ..scheme.code import Code
 from .ahead import drawing
-from .data import Columns, put_together
+from .data import Columns, Items, put_together
 from .outcome import Outcome
 from .problem import TorchProblem
 from .seeds import seeded
+from .shards import Shards
 
 SAMPLES = 4
 """Samples that the checks use."""
+
+MOST_READERS = 256
+"""More processes of one worker are a mistake."""
 
 TOLERANCE = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
 """Relative difference that counts as rounding: what is wrong is wrong by much more."""
@@ -138,11 +144,31 @@ def require_same_again(problem: TorchProblem) -> None:
         )
 
 
+def require_readers(data: Columns | Items, readers: int, asked: bool | None) -> None:
+    """Refuse processes that would have nothing to read, or cannot. asked: whether to read ahead."""
+    require_count("Coded", "readers", readers, 0, MOST_READERS, "It is the processes of each worker that read for it.")
+    if not readers:
+        return
+    if asked is False:
+        raise Invalid(f"readers={readers} read ahead, but read_ahead is False. Leave one of them out.")
+    if isinstance(data, Columns):
+        raise Invalid(f"readers={readers} read the items of a dataset, but tensors lie in memory already. Leave it out.")
+    if isinstance(data.dataset, Shards) and readers > 1:
+        raise Invalid(
+            f"A stream is read in its order, by one process of each worker, but got readers={readers}. Use readers=1."
+        )
+    if not hasattr(os, "memfd_create"):
+        raise Invalid(f"readers={readers} needs Linux, for processes that share memory without a name. Leave it out.")
+
+
 def reads_ahead(problem: TorchProblem, asked: bool | None, check: bool) -> bool:
-    """Whether workers read the samples of the next step in a thread. asked: by the user; None: where reading a few is seen to
-    draw no random numbers, which are one sequence for all threads of a process."""
+    """Whether workers read the samples of the next steps while they compute. asked: by the user; None: where processes read,
+    and where reading a few is seen to draw no random numbers, which are one sequence for all threads of a process."""
     if asked is not None and not isinstance(asked, bool):
         raise Invalid(f"read_ahead is True, False or None, but got {asked!r}.")
+    require_readers(problem.data, problem.how.readers, asked)
+    if problem.how.readers:
+        return True
     if isinstance(problem.data, Columns):
         return asked is not False and any(torch.device(one).type != "cpu" for one in problem.how.devices)
     if asked is False or not check:
@@ -152,7 +178,7 @@ def reads_ahead(problem: TorchProblem, asked: bool | None, check: bool) -> bool:
     if drew[0] and asked:
         raise Invalid(
             "read_ahead=True reads samples in a thread beside the computation, but reading some draws random numbers, which "
-            "both would take from one sequence. Leave it out, or augment in forward, with numbers of the worker."
+            "both would take from one sequence. Use readers=1, a process that reads for each worker, or leave it out."
         )
     return not drew[0]
 

@@ -85,7 +85,8 @@ class Coded:
     one_pass: compute the partitions of a message in one forward and backward pass, which saves the fixed cost of the others; by
     default on accelerators, where nothing ties samples to their partition (batch normalisation, dropout, random numbers).
     read_ahead: read the samples of the next step while this one is computed, in a thread of each worker; by default where the
-    dataset has items of its own and reading some draws no random numbers.
+    dataset has items of its own and reading some draws no random numbers. readers: so many processes of each worker read ahead
+    instead, as those of a `DataLoader` with `num_workers` do, with the random numbers that the worker would have drawn.
     A batch is dealt to the partitions anew in every step, see `Dealt`. parts: "random", "contiguous" or the samples of each
     partition, where a worker should have the samples of its own only, see `Placed`. stop, on_shortfall, patience,
     transfer, trace: as for `Master`, but with "auto" messages are fetched where the planner says so and the engine can, and an
@@ -137,6 +138,7 @@ class Coded:
         shuffle: bool = True,
         drop_last: bool = False,
         read_ahead: bool | None = None,
+        readers: int = 0,
         seed: int = 0,
         reduction: str | None = None,
         forward: Forward | Mapping[str, Forward] = split_batch,
@@ -167,7 +169,7 @@ class Coded:
         self.context, self.losses = dict(context or {}), names_of(forward)
         self.cost: PassCost | None = None
         options = require_shared(shared, engine, model, dict(engine_options or {}))
-        how = {"seed": seed, "forward": forward, "autocast": autocast, "micro": micro_batch}
+        how = {"seed": seed, "forward": forward, "autocast": autocast, "micro": micro_batch, "readers": readers}
         dealing = shuffle and not given.streams, drop_last
         wanted = Wanted(model, loss_fn, given, parts, accumulate, dealing, device, statistics, how, self._values)
 
@@ -185,8 +187,10 @@ class Coded:
         with notice.during("computing a few samples, to see what the loss is; check=False leaves that out"):
             draft = wanted.draft(code).checked(reduction, check, statistics, carried)
             self._draft = draft.for_workers(read_ahead, one_pass, check, statistics)
+        if read_ahead is None and check:
+            given.warn(self._draft.how)
         self.layout, self.code, self.batches = draft.layout, draft.code, draft.batches
-        self._carried, self._shared = frozenset(carried), shared
+        self._carried, self._shared, self._closed = frozenset(carried), shared, False
         self._by_time = (stop or planned or patience) is not None
         self._begin()
         make = engine_maker(engine, options, latency, seed)
@@ -232,6 +236,10 @@ class Coded:
         which one, where there are several. again: take the batch and the random numbers of the step before. delays: (messages,)
         seconds before which a message may not leave its worker, for experiments.
         """
+        if self._closed:
+            raise Invalid(
+                "This run was closed, and its workers have ended. Make another Coded, and load the state_dict of this one."
+            )
         self._turn, step = chosen(self.losses, loss), self.step - bool(again)
         if step < 0:
             raise Invalid("again=True takes the batch of the step before, but there was none.")
@@ -313,6 +321,7 @@ class Coded:
 
     def close(self) -> None:
         """End the workers and write what is left of the trace. May be called twice."""
+        self._closed = True
         self.master.close()
         self._move_out()
 
@@ -368,8 +377,8 @@ class Coded:
         found = self._watch.look()
         if isinstance(self.batches, Sampled):
             found["rows"] = self.batches.draw(step)
-            after = self.batches.ahead() if self.problem.how.ahead else None
-            found |= {} if after is None else {"next": after}
+            after = self.batches.ahead(self.problem.how.depth)
+            found |= {"next": after} if after else {}
         if values := self._values(self._turn):
             found["values"] = values
         self._quiet = not found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +24,7 @@ from .checks import (
     require_same_again,
     takes_context,
 )
-from .data import Columns, Items, length, source
+from .data import Columns, Items, columns, length, source
 from .how import How, split_batch
 from .layout import Layout, alignment, trainable
 from .outcome import weighs
@@ -35,6 +36,13 @@ from .shards import Shards
 from .start import first_layout, in_backward_order, require_carried, with_moved_buffers, with_sums
 from .stopping import looks_of
 from .turns import names_of, of_all
+
+log = logging.getLogger("unstraggle")
+
+NOT_AHEAD = (
+    "The DataLoader reads in %d processes. Workers read by themselves, and here not ahead of a step, for reading draws random "
+    "numbers: give Coded(readers=...), the processes that read ahead for each worker."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +79,11 @@ class Given:
         if asked is not None:
             raise Invalid("Shards say by themselves which samples a partition has. Leave out parts=.")
         return self.dataset.parts(k)
+
+    def warn(self, how: How) -> None:
+        """Say where a DataLoader's processes are missed: workers wait for their samples."""
+        if self.loader is not None and self.loader.num_workers and not how.ahead and columns(self.dataset) is None:
+            log.warning(NOT_AHEAD, self.loader.num_workers)
 
     @property
     def of_a_step(self) -> int:

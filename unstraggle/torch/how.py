@@ -34,7 +34,8 @@ class How:
     told: whether forward takes what goes with a step, as a third argument. strict: refuse what was not seen before the start.
     still: refuse a forward pass that moves a buffer which does not travel. home: the device of the master's model. joins:
     partitions of a message are computed in one pass. ahead: samples of the next step are read while this one is computed.
-    looks: how often a worker looks in a pass on a device whether the round is over.
+    looks: how often a worker looks in a pass on a device whether the round is over. readers: processes of a worker that read
+    ahead, as many steps; 0: a thread does, one step.
     """
 
     seed: int
@@ -52,6 +53,17 @@ class How:
     joins: bool = False
     ahead: bool = False
     looks: int = OFTEN
+    readers: int = 0
+
+    @property
+    def depth(self) -> int:
+        """How many steps after the one that is computed are read."""
+        return max(1, self.readers) if self.ahead else 0
+
+    def seed_of(self, step: int, part: int, begin: int = 0) -> tuple[int, ...]:
+        """What random numbers begin with, where a partition or a micro-batch of it is read and computed."""
+        number = begin // self.micro if self.micro else 0
+        return (self.seed, step, part, number) if number else (self.seed, step, part)
 
 
 def where(worker: int | None, part: int, step: int) -> str:

@@ -140,7 +140,7 @@ class TorchProblem:
         self.context = found.get("values", {})
         if "rows" in found:
             assert isinstance(self.batches, Sampled)
-            self.batches.tell(found["rows"].numpy(), found["next"].numpy() if "next" in found else None)
+            self.batches.tell(found["rows"].numpy(), [rows.numpy() for rows in found.get("next", ())])
         if "tensors" in found or "attributes" in found:
             self._open()
             self.replica.take(found)
@@ -257,8 +257,7 @@ class TorchProblem:
         places = self.batches.rows(step, part)[piece]
         if not len(places):
             return None
-        number = (piece.start or 0) // self.how.micro if self.how.micro else 0
-        with self._seeded((self.how.seed, step, part, number) if number else (self.how.seed, step, part)):
+        with self._seeded(self.how.seed_of(step, part, piece.start or 0)):
             return self._outcome(part, self._reading.read(part, step, piece), step, len(places))
 
     def _seeded(self, seed: tuple[int, ...]) -> contextlib.AbstractContextManager[None]:
@@ -287,7 +286,7 @@ class TorchProblem:
         places = {part: self.batches.rows(step, part)[piece] for part in parts}
         some, batches = [part for part in parts if len(places[part])], []
         for part in some:
-            with self._seeded((self.how.seed, step, part)):
+            with self._seeded(self.how.seed_of(step, part)):
                 batches.append(self._reading.read(part, step, piece))
         return some, batches, [len(places[part]) for part in some]
 
@@ -335,7 +334,7 @@ class TorchProblem:
             torch.set_default_dtype(self._defaults[0])
             torch.set_float32_matmul_precision(self._defaults[1])
         self._passes = Passes(self.replica, self.how, self.worker)
-        self._reading = Reading(self.data, self.batches, self.worker, self.replica.device, self.how.ahead)
+        self._reading = Reading(self.data, self.batches, self.worker, self.replica.device, self.how)
         self._staged: dict[int, Staged] = {}
 
     def _load(self, params: NDArray[Any]) -> None:

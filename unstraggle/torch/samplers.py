@@ -46,7 +46,7 @@ class Sampled:
         self._source, self._batch, self._drop_last, self._loader = source, batch, drop_last, loader
         self._accumulate = accumulate
         self._told = spread(samples, CHECKED * len(self.shares))
-        self._after: Rows | None = None  # the batch after that, where it is drawn or told
+        self._after: list[Rows] = []  # the batches after that, as far as they are drawn or told; an empty one ends an epoch
         self._epoch = self._first = -1
         self._next = 0  # the step that the iterator gives next
         self._iterator: Iterator[Rows] = iter(())
@@ -86,14 +86,14 @@ class Sampled:
             self._next += 1
         return self._told
 
-    def ahead(self) -> Rows | None:
-        """The batch after the last one, where the epoch has one: what comes after an epoch is drawn when that begins."""
-        if self._after is None:
-            self._after = self._batches()
-        return self._after if len(self._after) else None
+    def ahead(self, count: int) -> list[Rows]:
+        """The batches after the last one, where the epoch has them: what comes after an epoch is drawn when that begins."""
+        while len(self._after) < count and (not self._after or len(self._after[-1])):
+            self._after.append(self._batches())
+        return [rows for rows in self._after[:count] if len(rows)]
 
     def _following(self) -> Rows:
-        found, self._after = self._batches() if self._after is None else self._after, None
+        found = self._after.pop(0) if self._after else self._batches()
         if not len(found):
             self._begin()
             found = self._batches()
@@ -160,7 +160,7 @@ class Sampled:
         torch.set_rng_state(state["torch"])
         for generator, saved in zip(self._generators(), state["generators"], strict=False):
             generator.set_state(saved)
-        self._iterator, self._after = iter(()), None
+        self._iterator, self._after = iter(()), []
         try:
             self.draw(state["next"] - 1)
         finally:
@@ -176,17 +176,17 @@ class Sampled:
 
     # On a worker
 
-    def tell(self, rows: Rows, after: Rows | None = None) -> None:
-        """What the master has drawn, and for the step after that."""
-        self._told, self._after = rows, after
+    def tell(self, rows: Rows, after: Iterable[Rows] = ()) -> None:
+        """What the master has drawn, and for the steps after that."""
+        self._told, self._after = rows, list(after)
 
     def rows(self, step: int, part: int) -> Rows:
         """The samples of the step that belong to a partition; there may be none."""
         return self._told[deal(len(self._told), self.shares)[part]]
 
-    def following(self, part: int) -> Rows:
-        """Those of the step after it, if that is known."""
-        after = self._told[:0] if self._after is None else self._after
+    def following(self, part: int, later: int = 1) -> Rows:
+        """Those of a step so many after it, if that is known."""
+        after = self._after[later - 1] if later <= len(self._after) else self._told[:0]
         return after[deal(len(after), self.shares)[part]] if len(after) else after
 
     def size(self, step: int) -> int:
