@@ -9,6 +9,7 @@ import time
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import Dataset, default_collate
 
 import unstraggle as us
 from unstraggle.torch.seeds import seeded
@@ -48,15 +49,29 @@ def slow(code, step):
 
 def alone(run, model, data, step):
     for part in range(run.code.k):
-        which = torch.from_numpy(run.batches.rows(step, part))
+        which = run.batches.rows(step, part)
         with seeded((run.seed, step, part), torch.device("cpu")):
-            loss = smooth(model(data[0][which]), data[1][which])
+            inputs, targets = default_collate([data[row] for row in which])
+            loss = smooth(model(inputs), targets)
         (loss * len(which) / run.batches.size(step)).backward()
 
 
 def table():
     generator = torch.Generator().manual_seed(0)
     return torch.randn(60, 6, generator=generator), torch.randint(0, 3, (60,), generator=generator)
+
+
+class Augmented(Dataset):
+    """Reading draws random numbers, and dropout draws those that come next."""
+
+    def __init__(self):
+        self.inputs, self.targets = table()
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, row):
+        return self.inputs[row] + 0.1 * torch.randn(6) + 0.1 * np.random.standard_normal(), self.targets[row]  # noqa: NPY002
 
 
 def pass_on_workers(workers, engine, **options):
@@ -68,12 +83,12 @@ def pass_on_workers(workers, engine, **options):
     return run.cost.whole
 
 
-def train(scheme, engine, width=16, **options):
-    """Relative difference of the parameters after some steps."""
-    data = table()
+def train(scheme, engine, width=16, readers=0, **options):
+    """Relative difference of the parameters after some steps. readers: processes that read for each worker."""
+    data = Augmented() if readers else torch.utils.data.TensorDataset(*table())
     models = [Net(width), Net(width)]
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.5) for model in models]
-    how = {"scheme": scheme, "batch_size": 24, "seed": 5, "engine": engine, "engine_options": options}
+    how = {"scheme": scheme, "batch_size": 24, "seed": 5, "engine": engine, "engine_options": options, "readers": readers}
     with us.torch.Coded(models[0], smooth, data, **how) as run:
         for step in range(STEPS):
             for optimizer in optimizers:
@@ -88,8 +103,8 @@ def train(scheme, engine, width=16, **options):
 
 
 if __name__ == "__main__":
-    for scheme in SCHEMES[: int(sys.argv[2])]:
-        difference = train(scheme, sys.argv[1])
+    for readers, scheme in ((1, SCHEMES[0]), (0, SCHEMES[1]))[: int(sys.argv[2])]:
+        difference = train(scheme, sys.argv[1], readers=readers)
         print(scheme, difference)
         assert difference < 1e-5
     if sys.argv[1] != "local":  # as workers on devices do, with messages that stand in shared memory
