@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 import unstraggle as us
 from unstraggle import Invalid
@@ -18,6 +18,7 @@ from unstraggle.torch.ahead import Ahead, Found, Here
 from unstraggle.torch.batches import KEPT, Dealt
 from unstraggle.torch.how import How
 from unstraggle.torch.reading import Reading
+from unstraggle.torch.samplers import Sampled
 
 from ..engines.scenarios import until
 from ..torch_models import Noisy, mlp, params_of, table
@@ -150,6 +151,24 @@ def test_the_master_draws_one_batch_ahead_within_an_epoch():
     state = again.batches.state()
     again.batches.load(state)
     assert again.batches.draw(5).tolist() == drawn[5]
+
+
+def test_a_sampler_gives_the_same_batches_however_far_they_are_drawn_ahead():
+    drawn = {}
+    for count in (0, 1, 3, 9):
+        torch.manual_seed(5)
+        batches = Sampled(RandomSampler(range(10)), 10, (1.0,), batch=3)  # four steps an epoch
+        drawn[count], coming = [], []
+        for step in range(9):
+            drawn[count].append(batches.draw(step).tolist())
+            coming.append([rows.tolist() for rows in batches.ahead(count)])
+        for step, some in enumerate(coming[:4]):
+            assert some == drawn[count][step + 1 : min(step + count, 3) + 1]
+        state = batches.state()
+        again = Sampled(RandomSampler(range(10)), 10, (1.0,), batch=3)
+        again.load(state)
+        assert again.draw(8).tolist() == drawn[count][8]
+    assert drawn[0] == drawn[1] == drawn[3] == drawn[9]
 
 
 def test_what_draws_random_numbers_or_lies_in_memory_is_not_read_ahead():

@@ -198,11 +198,11 @@ def test_workers_compute_the_same_to_the_bit_also_after_a_jump(readers, micro):
     for step in (0, 1, 5, 2, 2, 3, 4):
         assert np.array_equal(problem.grad(params, 0, step=step), plain.grad(params, 0, step=step))
         problem.prepare()
-    assert problem._reading.ahead.depth == readers and plain._reading.ahead is None
+    assert problem._reading.ahead.depth == readers + 1 and plain._reading.ahead is None
 
 
 @pytest.mark.parametrize("loader", [False, True])
-def test_as_many_steps_are_read_ahead_as_there_are_readers_and_nothing_twice(tmp_path, loader):
+def test_readers_always_have_something_to_read_and_read_nothing_twice(tmp_path, loader):
     """A worker never reads by itself. Where a sampler draws the batches, those of an epoch's end come when that is over."""
     dataset = Noted(tmp_path / "notes")
     given = DataLoader(dataset, batch_size=8) if loader else dataset
@@ -212,7 +212,7 @@ def test_as_many_steps_are_read_ahead_as_there_are_readers_and_nothing_twice(tmp
         if loader:
             problem.hear(run._told(step))
         problem.grad(params_of(run), 0, step=step)
-        steps = range(min(step + 4, 6 if loader else 99))
+        steps = range(min(step + 5, 6 if loader else 99))
         expected = sorted(row for one in steps for row in range(8 * one % 48, 8 * one % 48 + 8, 2))
         until(lambda: len(notes_in(dataset.notes)) >= len(expected))  # noqa: B023
         assert sorted(row for _, row in notes_in(dataset.notes)) == expected
@@ -223,10 +223,10 @@ def test_as_many_steps_are_read_ahead_as_there_are_readers_and_nothing_twice(tmp
 def test_only_the_next_step_stands_on_the_device(tmp_path):
     run, problem = worker_of(Noted(tmp_path / "notes"), readers=3)
     problem.grad(params_of(run), 0, step=0)
-    until(lambda: len(problem._reading.ahead.done()) == 3)
+    until(lambda: len(problem._reading.ahead.done()) == 4)
     problem.prepare()
     assert list(problem._reading._here) == [(1, 0, 0)]
-    assert sorted(key for key, _ in problem._reading.ahead.done()) == [(2, 0, 0), (3, 0, 0)]
+    assert sorted(key for key, _ in problem._reading.ahead.done()) == [(step, 0, 0) for step in (2, 3, 4)]
 
 
 def losses(steps=4, **options):
@@ -264,7 +264,7 @@ def test_a_worker_that_is_killed_leaves_no_reader_and_one_that_lost_its_readers_
         for pid in readers:
             os.kill(pid, signal.SIGKILL)
         until(lambda: all(is_gone(pid) for pid in readers))
-        for _ in range(3):  # one step has been read already
+        for _ in range(4):  # some steps have been read already
             assert run.backward().exact
         others = {pid for pid, _ in notes_in(dataset.notes)} - readers
         assert len(others) >= 2

@@ -35,7 +35,7 @@ class How:
     still: refuse a forward pass that moves a buffer which does not travel. home: the device of the master's model. joins:
     partitions of a message are computed in one pass. ahead: samples of the next step are read while this one is computed.
     looks: how often a worker looks in a pass on a device whether the round is over. readers: processes of a worker that read
-    ahead, as many steps; 0: a thread does, one step.
+    ahead; 0: a thread does.
     """
 
     seed: int
@@ -57,8 +57,8 @@ class How:
 
     @property
     def depth(self) -> int:
-        """How many steps after the one that is computed are read."""
-        return max(1, self.readers) if self.ahead else 0
+        """How many steps after the one that is computed are read: one more than there are processes, so that none waits."""
+        return 1 + self.readers if self.ahead else 0
 
     def seed_of(self, step: int, part: int, begin: int = 0) -> tuple[int, ...]:
         """What random numbers begin with, where a partition or a micro-batch of it is read and computed."""
