@@ -5,6 +5,8 @@ import logging
 import os
 import signal
 import socket
+import sys
+import time
 from collections import namedtuple
 from pathlib import Path
 
@@ -97,6 +99,7 @@ def test_all_that_a_batch_may_be_made_of_arrives(link):
         torch.complex(wide, -wide).conj(),
         torch.complex(wide, -wide).conj().imag,
         nn.Parameter(wide),
+        torch.ones(3, requires_grad=True),
         wide.to_sparse(),
     ]
     arrays = [np.arange(6.0).reshape(2, 3), np.asfortranarray(np.eye(3)), np.zeros(0, np.int8), np.array(3), np.arange(9)[::2]]
@@ -105,7 +108,7 @@ def test_all_that_a_batch_may_be_made_of_arrives(link):
     found = parcel.receive(link[1])
     for sent, got in zip(tensors, found[0], strict=True):
         assert type(got) is type(sent) and got.dtype == sent.dtype and got.shape == sent.shape
-        assert torch.equal(got.to_dense(), sent.to_dense())
+        assert torch.equal(got.to_dense(), sent.to_dense()) and got.requires_grad == sent.requires_grad
     for sent, got in zip(arrays, found[1], strict=True):
         assert got.dtype == sent.dtype and np.array_equal(got, sent)
     assert found[2][:2] == others[:2] and found[2][2].tolist() == others[2].tolist()
@@ -177,6 +180,22 @@ def test_a_process_that_was_killed_is_named_and_another_one_reads_on(caplog):
     assert not {str(second), str(third)} & children()
 
 
+def test_a_process_computes_with_one_thread_and_heeds_neither_interrupts_nor_what_waits_to_be_printed(tmp_path, monkeypatch):
+    """Ctrl+C goes to all processes of a terminal, threads are not forked, and what was printed before is printed once."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    with open(tmp_path / "printed", "w") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        print("before")
+        source = ReadingProcess(lambda part, places: (print("read"), os.getpid(), torch.get_num_threads())[1:], seed)
+        pid, threads = source.read((0, 0, 0), np.arange(2)).batch
+        os.kill(pid, signal.SIGINT)
+        assert source.read((1, 0, 0), np.arange(2)).batch == (pid, threads) and threads == 1
+        source.close()
+    torch.set_num_threads(before)
+    assert (tmp_path / "printed").read_text() == "before\nread\nread\n"
+
+
 def test_processes_end_with_what_asked_them():
     before = children()
     ahead = Ahead([ReadingProcess(lambda part, places: part, seed) for _ in range(3)], depth=3)
@@ -199,6 +218,12 @@ def test_workers_compute_the_same_to_the_bit_also_after_a_jump(readers, micro):
         assert np.array_equal(problem.grad(params, 0, step=step), plain.grad(params, 0, step=step))
         problem.prepare()
     assert problem._reading.ahead.depth == readers + 1 and plain._reading.ahead is None
+
+
+def test_micro_batches_draw_numbers_of_their_own():
+    problem = worker_of(Same(), micro_batch=2, scheme="uncoded(1)", readers=1)[1]
+    first, second, again = (problem.loss(0, 0, piece) for piece in (slice(0, 2), slice(2, 4), slice(0, 2)))
+    assert first == again != second
 
 
 @pytest.mark.parametrize("loader", [False, True])
@@ -275,7 +300,41 @@ def test_a_worker_that_is_killed_leaves_no_reader_and_one_that_lost_its_readers_
     until(lambda: all(is_gone(pid) for pid in others | third))
 
 
+class Held(Noted):
+    """Reading the last half of the samples does not end."""
+
+    def __getitem__(self, row):
+        found = super().__getitem__(row)
+        while row >= 24:
+            time.sleep(0.01)
+        return found
+
+
+def test_readers_end_with_their_worker_also_in_the_middle_of_reading(tmp_path):
+    dataset, engines = Held(tmp_path / "notes"), []
+
+    def local(problem):
+        engines.append(Local(problem, restarts=0))
+        return engines[0]
+
+    options = {"scheme": "uncoded(2)", "batch_size": 8, "shuffle": False, "readers": 3, "check": False}
+    with us.torch.Coded(mlp(), nn.CrossEntropyLoss(), dataset, engine=local, reduction="mean", **options) as run:
+        assert run.backward().exact
+        until(lambda: len({pid for pid, row in notes_in(dataset.notes) if row >= 24}) >= 4)
+        readers = {pid for pid, _ in notes_in(dataset.notes)}
+        os.kill(engines[0].pid(0), signal.SIGKILL)
+        until(lambda: sum(is_gone(pid) for pid in readers) >= len(readers) // 2)
+    until(lambda: all(is_gone(pid) for pid in readers))
+
+
 # What is asked for
+
+
+class Same(Noisy):
+    """Samples that differ by what is drawn."""
+
+    def __getitem__(self, row):
+        return super().__getitem__(0)
 
 
 class Lines(torch.utils.data.IterableDataset):
