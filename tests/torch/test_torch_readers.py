@@ -275,6 +275,18 @@ def test_processes_read_for_worker_processes_and_end_with_them(tmp_path):
     until(lambda: all(is_gone(pid) for pid in readers))
 
 
+@pytest.mark.gpu
+def test_processes_read_for_workers_on_a_device(tmp_path):
+    """They are forked from a process that has a CUDA context, and never ask the device for anything."""
+    common = {"scheme": "fractional_repetition(2, s=1)", "batch_size": 8, "device": "cuda", "engine": "local"}
+    plain = losses(dataset=Noisy(48), **common)
+    found = losses(dataset=Noted(tmp_path / "notes"), readers=2, **common)
+    assert np.allclose(found[0], plain[0], rtol=1e-5) and torch.allclose(found[1], plain[1], atol=1e-6)
+    readers = {pid for pid, _ in notes_in(tmp_path / "notes")} - {os.getpid()}
+    assert len(readers) >= 2
+    until(lambda: all(is_gone(pid) for pid in readers))
+
+
 def test_a_worker_that_is_killed_leaves_no_reader_and_one_that_lost_its_readers_goes_on(tmp_path):
     dataset, engines = Noted(tmp_path / "notes"), []
 
