@@ -146,18 +146,22 @@ def failing(part, places):
         raise FileNotFoundError(2, "no such file", "5.png")
     if part == 1:
         raise Unsendable("this", "that")
+    if part == 3:
+        raise ConnectionResetError("the server of the samples, not the link to this process")
     return (number for number in places)
 
 
 def test_errors_of_reading_arrive_whatever_they_are_and_reading_goes_on():
-    source = ReadingProcess(lambda part, places: failing(part, places) if part < 3 else torch.as_tensor(places), seed)
+    source = ReadingProcess(lambda part, places: failing(part, places) if part < 4 else torch.as_tensor(places), seed)
     with pytest.raises(FileNotFoundError, match=r"no such file: '5.png'"):
         source.read((0, 0, 0), np.arange(2))
     with pytest.raises(RuntimeError, match="Unsendable: this and that"):
         source.read((0, 1, 0), np.arange(2))
     with pytest.raises(TypeError, match="generator"):
         source.read((0, 2, 0), np.arange(2))
-    assert source.read((0, 3, 0), np.arange(2)).batch.tolist() == [0, 1]
+    with pytest.raises(ConnectionResetError, match="the server of the samples"):
+        source.read((0, 3, 0), np.arange(2))
+    assert source.read((0, 4, 0), np.arange(2)).batch.tolist() == [0, 1]
     source.close()
 
 

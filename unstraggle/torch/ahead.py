@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -74,13 +75,13 @@ class Ahead:
         self._desk = desk = Desk()
         self.depth = depth
         ready = threading.Barrier(len(sources) + 1)
-        for source in sources:
-            args = (desk, source, pinned, ready)
-            thread = threading.Thread(target=work, args=args, name="unstraggle-ahead", daemon=True)
+        jobs = [(desk, source, pinned, ready) for source in sources]
+        threads = [threading.Thread(target=work, args=job, name="unstraggle-ahead", daemon=True) for job in jobs]
+        for thread in threads:
             thread.start()
-            atexit.register(_end, weakref.ref(desk), weakref.ref(thread))
         ready.wait()
         weakref.finalize(self, desk.close)
+        atexit.register(_end, weakref.ref(desk), [weakref.ref(thread) for thread in threads])
 
     def ask(self, key: Key, places: Rows) -> None:
         """Begin to read, unless these were asked for already."""
@@ -110,12 +111,15 @@ class Ahead:
         return found.result()
 
 
-def _end(desk: weakref.ref[Desk], thread: weakref.ref[threading.Thread]) -> None:
+def _end(desk: weakref.ref[Desk], threads: list[weakref.ref[threading.Thread]]) -> None:
     """Before the interpreter ends: a thread that is in torch then would take the process down with an abort."""
-    here, running = desk(), thread()
-    if here is not None and running is not None:
-        here.close()
-        running.join(LAST)
+    here, until = desk(), time.monotonic() + LAST
+    if here is None:
+        return
+    here.close()
+    for thread in (one() for one in threads):
+        if thread is not None:
+            thread.join(max(0.0, until - time.monotonic()))
 
 
 class Desk:

@@ -125,15 +125,20 @@ def _serve(parent: int, link: socket.socket, read: Read) -> None:
 
 def _respond(link: socket.socket, read: Read, part: int, places: Rows, seed: tuple[int, ...]) -> None:
     """Send a batch, and where it left the random numbers, if it drew any; or the error."""
+    answer: Any
     try:
         with seeded(seed, CPU):
             before = states()
             batch = read(part, places)
             after = states()
-        sys.stdout.flush()
-        parcel.send(link, (batch, None if alike(before, after) else after))
+        answer = batch, None if alike(before, after) else after
+    except Exception as error:
+        answer = _portable(error)
+    sys.stdout.flush()
+    try:
+        parcel.send(link, answer)
     except ConnectionError:
-        raise
+        raise  # nobody is there who would hear of it
     except Exception as error:
         parcel.send(link, _portable(error))
 
