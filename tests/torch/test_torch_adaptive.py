@@ -1,15 +1,18 @@
 """scheme="adaptive": training goes on as in one process, whichever code is used at the time, also where it is resumed."""
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import BatchSampler, SequentialSampler
+from torch.utils.data import BatchSampler, Dataset, SequentialSampler
 
 import unstraggle as us
 from unstraggle import Invalid
 from unstraggle.latency import Replay
 from unstraggle.torch import Coded
+
+from ..engines.scenarios import until
 
 N, STEPS, BATCH = 3, 6, 24
 DATA = torch.randn(60, 5, dtype=torch.float64), torch.randn(60, 1, dtype=torch.float64)
@@ -25,7 +28,7 @@ def network(norm=False):
 def adaptive(model, **options):
     options = {"scheme": "adaptive", "workers": N, "batch_size": BATCH, "engine": "virtual"} | options
     latency = Replay(np.ones((4, N))) if options["engine"] == "virtual" else None
-    return Coded(model, nn.MSELoss(), DATA, latency=latency, **options)
+    return Coded(model, nn.MSELoss(), options.pop("data", DATA), latency=latency, **options)
 
 
 def train(run, optimizer, steps):
@@ -73,6 +76,34 @@ def test_on_processes_a_change_leaves_the_training_as_it_is(tmp_path):
     assert infos[3].wall >= infos[3].switches[0]["switching"], "what a change takes is part of the step"
     assert us.trace.read(tmp_path / "trace.jsonl").numbers.tolist() == list(range(STEPS))
     same(model, alone(rows_of, STEPS))
+
+
+class Rows(Dataset):
+    """The same samples, which a thread or a process of each worker reads ahead."""
+
+    def __len__(self):
+        return len(DATA[0])
+
+    def __getitem__(self, row):
+        return DATA[0][row], DATA[1][row]
+
+
+@pytest.mark.parametrize("readers", [0, 1])
+def test_workers_keep_nothing_of_the_code_before(readers):
+    """Each change left a model, a dataset and who reads it in every worker."""
+
+    def there():
+        """Threads of the workers, and processes that they have forked."""
+        workers = [psutil.Process(run.master.engine.pid(worker)) for worker in range(N)]
+        return sum(one.num_threads() + len(one.children(recursive=True)) for one in workers)
+
+    with adaptive(network(), engine="local", readers=readers, data=Rows()) as run:
+        run.backward()
+        first = there()
+        for code in (us.codes.cyclic_repetition(N, s=1), PIECES, us.codes.uncoded(N)):
+            run.master.switch(code)
+            run.backward()
+        until(lambda: there() <= first)
 
 
 def test_it_changes_by_itself_when_a_worker_becomes_slow():

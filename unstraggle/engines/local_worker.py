@@ -307,8 +307,8 @@ class Worker:
         self.note(FAILED, number)
 
     def leave(self) -> None:
-        """The engine is closed: give back what was of it."""
-        self._left = True
+        """The engine is closed: give back what was of it, and the problem, for the thread that beats keeps this object longer."""
+        self._left, self._overwrite = True, None
         for fd in (self._orders, self._notes, self._letter.fd):
             os.close(fd)
         for area in self._areas:
