@@ -307,7 +307,7 @@ class Worker:
         self.note(FAILED, number)
 
     def leave(self) -> None:
-        """The engine is closed: give back what was of it, and the problem, for the thread that beats keeps this object longer."""
+        """The engine is closed: give back what was of it. The problem, too: the thread that beats keeps this longer."""
         self._left, self._overwrite = True, None
         for fd in (self._orders, self._notes, self._letter.fd):
             os.close(fd)
