@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -88,7 +89,10 @@ def _forked(read: Read) -> tuple[int, socket.socket]:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()  # else both would write what waits there
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    parent, pid = os.getpid(), os.fork()
+    parent = os.getpid()
+    with warnings.catch_warnings():  # Python 3.12 warns of threads; what is forked needs none of them, and no lock of theirs
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if not pid:
         here.close()
         _serve(parent, there, read)
