@@ -26,6 +26,7 @@ from unstraggle.latency import ShiftedExponential
 from unstraggle.runtime.sums import Pass
 from unstraggle.statistics import ratio_and_half
 from unstraggle.torch import Coded
+from unstraggle.torch.ahead import Found
 
 from .common import RESULTS, of_device
 from .way_models import GPU, Setting
@@ -33,6 +34,8 @@ from .way_models import GPU, Setting
 WARM, BLOCK = 6, 4
 BLOCKS, SECONDS = 12, 30.0
 """Blocks of a row, and how long blocks go on in rows with a limit near by: one worker, and one pass."""
+LONGER, NARROW = 4.0, 0.03
+"""In those rows, how many times as long at most, until half the interval of the ratio is no wider."""
 LATE = 2.0
 """Steps of four workers that a slow one takes."""
 DEVICE, THREADS = "cuda", 4
@@ -50,14 +53,20 @@ QUICK = [("uncoded(1)", "ipc", False), ("uncoded(1)", "pinned", False), (FOUR, "
 
 def timed(*steps: Any, seconds: float = 0.0) -> NDArray[np.float64]:
     """(kinds, blocks) seconds of a step in some blocks of each kind, by turns, each with all that the device still does.
-    seconds: so long at least."""
+    seconds: so long at least, and longer while the machine's noise leaves the ratio open."""
     for step in steps:
         for _ in range(WARM):
             step()
-    found, until = [], time.perf_counter() + seconds
-    while len(found) < BLOCKS or time.perf_counter() < until:
+    found: list[list[float]] = []
+    began = time.perf_counter()
+    while len(found) < BLOCKS or not settled(np.array(found).T, time.perf_counter() - began, seconds):
         found.append([block(step) for step in steps])
     return np.array(found).T
+
+
+def settled(found: NDArray[np.float64], spent: float, seconds: float) -> bool:
+    """Whether blocks went on for so long, and the ratio of the first kind to the last is known well enough."""
+    return spent >= LONGER * seconds or (spent >= seconds and ratio(found[0], found[-1])[1] <= NARROW)
 
 
 def ratio(above: NDArray[np.float64], below: NDArray[np.float64]) -> list[float]:
@@ -151,7 +160,7 @@ def one_pass(setting: Setting) -> dict[str, Any]:
     batch = [one.to(DEVICE) for one in problem.data.read(0, rows)]
     problem.accumulate(params, 0, whole, 0, 1.0, total)
     for part in (0, 1):
-        problem._reading._here[0, part, 0] = (run.batches.rows(0, part), problem._reading.read(part, 0))
+        problem._reading._here[0, part, 0] = (run.batches.rows(0, part), Found(problem._reading.read(part, 0)))
 
     def plain() -> None:
         problem.model.zero_grad()

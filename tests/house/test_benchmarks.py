@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
@@ -87,3 +88,49 @@ def test_processes_that_read_keep_up_with_those_of_a_loader():
         assert kept["of_computing"] <= 1.15 and kept.get("of_loader", 0) <= 1.1, kept
         threads = [row for way, row in ways.items() if way in ("readers=0", "read_ahead=True")]
         assert len(threads) == 1 and threads[0]["of_computing"] > 1.7, threads
+
+
+def test_processes_that_read_keep_a_device_busy():
+    """1.1 of a step whose samples are ready, where reading in turn costs a fifth more at least, and twice for one process."""
+    rows = {(row["code"], row["way"]): row["of_ready"] for row in result("reading_gpu")["rows"]}
+    assert max(rows["uncoded(1)", "readers=4"], rows["uncoded(4)", "readers=1"]) <= 1.1
+    assert min(value for (_, way), value in rows.items() if way == "in turn") > 1.2
+    assert rows["uncoded(1)", "in turn"] > 2
+
+
+@pytest.fixture
+def without_a_device(monkeypatch):
+    """What measures a device, on none, and short."""
+    from benchmarks import reading_gpu, way_gpu
+
+    for name, value in {"DEVICE": "cpu", "SECONDS": 0.0, "BLOCKS": 2, "BLOCK": 1, "WARM": 1}.items():
+        monkeypatch.setattr(way_gpu, name, value)
+    for name, value in {"STEPS": 2, "SKIPPED": 1, "LENGTH": 192}.items():
+        monkeypatch.setattr(reading_gpu, name, value)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    monkeypatch.setattr("unstraggle.torch.draft.reads_ahead", lambda *asked: True)
+    monkeypatch.setattr("unstraggle.torch.reading.Reading._worth", lambda reading: reading.worker is not None)
+
+
+def test_one_pass_is_measured_with_samples_that_were_read_ahead(without_a_device):
+    from benchmarks.way_gpu import one_pass
+    from benchmarks.way_models import Setting, perceptron, points
+
+    found = one_pass(Setting("small", lambda: perceptron(10), points, 64))
+    assert set(found) == {"one_pass", "two_passes", "plain", "one_pass_ratio", "two_passes_ratio"}
+    assert min(found["one_pass_ratio"][0], found["two_passes_ratio"][0]) > 0
+
+
+def test_reading_for_a_device_is_measured_with_pictures_that_are_decoded(without_a_device):
+    from benchmarks import reading_gpu as here
+
+    pictures = here.Pictures()
+    images, labels = here.ready(pictures).tensors
+    assert images.shape == (here.FILES, 3, here.CROP, here.CROP) and 0 <= images.min() < images.max() <= 1
+    assert labels.tolist() == list(range(here.FILES))
+
+    def build():
+        return nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, here.CLASSES))
+
+    assert here.one_process(build, pictures, 1, "cpu") > 0
+    assert here.coded(build, pictures, "uncoded(1)", "cpu", readers=1) > 0
