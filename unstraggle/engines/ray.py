@@ -77,6 +77,7 @@ class Ray:
         self._start_within, self._host, self._port = start_within, host, port
         self._connection: Connection | None = None
         self._actors: list[Any] = []
+        self._preparing: dict[int, Any] = {}
         self._whole: Any = None
 
     def open(self, code: Code) -> None:
@@ -140,6 +141,8 @@ class Ray:
         if self._connection is None:
             return
         self._starter.end()
+        for step in list(self._preparing.values()):  # else Ray says on the terminal that it will try again
+            load().cancel(step)
         for actor in self._actors:
             load().kill(actor)
         limit = time.monotonic() + 2.0
@@ -147,7 +150,7 @@ class Ray:
             self._hub.collect(0.1)
         self._hub.close()
         self._starter.join(2.0)
-        self._actors, self._whole = [], None
+        self._actors, self._preparing, self._whole = [], {}, None
         self._connection.leave()
         self._connection = None
 
@@ -182,7 +185,9 @@ class Ray:
         slices = tuple(block_slices(self.problem.dim, self._code.blocks))
         prepare = self._actors[worker].prepare.options(max_task_retries=-1)
         through = moored(self.problem if self._whole is not None else share, self._code, self._way)
-        return prepare.remote(program, share, slices, number_type(self._code, self._dtype), through)
+        number = number_type(self._code, self._dtype)
+        self._preparing[worker] = prepare.remote(program, share, slices, number, through)
+        return self._preparing[worker]
 
     def _wait_for_all(self) -> None:
         ray, limit = load(), time.monotonic() + self._start_within
