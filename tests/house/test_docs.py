@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -110,6 +111,7 @@ def one_thread(page):
 def test_code_runs_and_prints_what_it_says(page, capsys, tmp_path, monkeypatch):
     one_thread(page)
     monkeypatch.chdir(tmp_path)  # blocks may write files; what they read of the repository is there, too
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
     for folder in ("benchmarks", "examples"):
         (tmp_path / folder).symlink_to(ROOT / folder)
