@@ -50,7 +50,7 @@ class Pictures(Dataset[Any]):
         return LENGTH
 
     def __getitem__(self, row: int) -> tuple[Tensor, int]:
-        image = torch.from_numpy(np.array(Image.open(io.BytesIO(self.files[row % FILES]))))
+        image = torch.from_numpy(np.array(Image.open(io.BytesIO(self.files[row % len(self.files)]))))
         top, left = torch.randint(0, PIXELS - CROP + 1, (2,)).tolist()
         part = image[top : top + CROP, left : left + CROP].permute(2, 0, 1).float().div_(255)
         return part.flip(2) if torch.rand(()) < 0.5 else part, row % CLASSES
