@@ -141,6 +141,7 @@ class Ray:
         if self._connection is None:
             return
         self._starter.end()
+        self._starter.join(2.0)
         for step in list(self._preparing.values()):  # else Ray says on the terminal that it will try again
             load().cancel(step)
         for actor in self._actors:
@@ -149,7 +150,6 @@ class Ray:
         while any(seat.link is not None for seat in self._hub.seats) and time.monotonic() < limit:
             self._hub.collect(0.1)
         self._hub.close()
-        self._starter.join(2.0)
         self._actors, self._preparing, self._whole = [], {}, None
         self._connection.leave()
         self._connection = None
